@@ -1,0 +1,24 @@
+"""The graph passes, in order.
+
+In: a `Graph` fresh from the importer.  Out: the same network, smaller.
+"""
+
+from __future__ import annotations
+
+from engine.graph.ir import Graph
+
+
+def remove_dead(graph: Graph) -> Graph:
+    """Drops nodes whose results nobody needs."""
+    needed = set(graph.outputs)
+    kept = []
+    for node in reversed(graph.nodes):
+        if needed.intersection(node.outputs):
+            kept.append(node)
+            needed.update(node.inputs)
+    return graph.with_nodes(tuple(reversed(kept)))
+
+
+def run_passes(graph: Graph) -> Graph:
+    """All passes that every network goes through."""
+    return remove_dead(graph)

@@ -1,0 +1,215 @@
+"""Rules for convolutions, pooling and normalisation.
+
+In: a call.  Out: values built of the dialect in `engine.graph.canonical`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from engine.graph.batchnorm import batch_norm
+from engine.graph.builder import Builder, Call, Result, Unsupported, rule
+from engine.graph.rules_math import axis_of
+
+Ints = tuple[int, ...]
+rule("BatchNormalization")(batch_norm)
+
+
+@rule("Conv")
+def conv(b: Builder, c: Call) -> Result:
+    x, w = c.inputs[0], c.inputs[1]
+    kernel: Ints = tuple(c.attr("kernel_shape", b.shape(w)[2:]))
+    n = len(kernel)
+    strides, dilations = tuple(c.attr("strides", (1,) * n)), tuple(c.attr("dilations", (1,) * n))
+    y = b.emit(
+        "Conv",
+        x,
+        w,
+        kernel_shape=kernel,
+        strides=strides,
+        dilations=dilations,
+        group=int(c.attr("group", 1)),
+        pads=_pads(c, b.shape(x)[2:], kernel, strides, dilations),
+    )
+    return _biased(b, y, c.input(2))
+
+
+@rule("ConvTranspose")
+def conv_transpose(b: Builder, c: Call) -> Result:
+    x, w = c.inputs[0], c.inputs[1]
+    kernel: Ints = tuple(c.attr("kernel_shape", b.shape(w)[2:]))
+    n = len(kernel)
+    strides, dilations = tuple(c.attr("strides", (1,) * n)), tuple(c.attr("dilations", (1,) * n))
+    pads, extra = _transposed_pads(c, b.shape(x)[2:], kernel, strides, dilations)
+    y = b.emit(
+        "ConvTranspose",
+        x,
+        w,
+        kernel_shape=kernel,
+        strides=strides,
+        dilations=dilations,
+        group=int(c.attr("group", 1)),
+        pads=pads,
+        output_padding=extra,
+    )
+    return _biased(b, y, c.input(2))
+
+
+def _biased(b: Builder, y: str, bias: str) -> str:
+    """The bias as an Add along channels."""
+    if not bias:
+        return y
+    return b.emit("Add", y, b.reshape(bias, (b.shape(y)[1], *_ones(b, y))))
+
+
+def _ones(b: Builder, y: str) -> Ints:
+    return (1,) * (b.rank(y) - 2)
+
+
+def _pads(c: Call, spatial: Ints, kernel: Ints, strides: Ints, dilations: Ints) -> Ints:
+    """Explicit padding, begins then ends (ONNX operators, auto_pad)."""
+    mode, n = c.attr("auto_pad", "NOTSET"), len(kernel)
+    if mode in ("NOTSET", ""):
+        return tuple(c.attr("pads", (0,) * 2 * n))
+    if mode == "VALID":
+        return (0,) * 2 * n
+    if mode not in ("SAME_UPPER", "SAME_LOWER"):
+        raise Unsupported(f"auto_pad '{mode}' is unknown")
+    begins, ends = [], []
+    for size, k, s, d in zip(spatial, kernel, strides, dilations, strict=True):
+        total = max((-(-size // s) - 1) * s + (k - 1) * d + 1 - size, 0)
+        small, large = total // 2, total - total // 2
+        begins.append(small if mode == "SAME_UPPER" else large)
+        ends.append(large if mode == "SAME_UPPER" else small)
+    return (*begins, *ends)
+
+
+def _transposed_pads(
+    c: Call, spatial: Ints, kernel: Ints, strides: Ints, dilations: Ints
+) -> tuple[Ints, Ints]:
+    """Explicit (pads, output_padding) of a ConvTranspose (ONNX operators, ConvTranspose)."""
+    mode, n = c.attr("auto_pad", "NOTSET"), len(kernel)
+    extra: Ints = tuple(c.attr("output_padding", (0,) * n))
+    wanted = tuple(c.attr("output_shape", ()))[-n:]
+    if not wanted and mode in ("NOTSET", "", "VALID"):
+        zero = (0,) * 2 * n
+        return (zero if mode == "VALID" else tuple(c.attr("pads", zero))), extra
+    if not wanted:
+        wanted = tuple(size * s for size, s in zip(spatial, strides, strict=True))
+    begins, ends, outside = [], [], []
+    for i in range(n):
+        full = strides[i] * (spatial[i] - 1) + (kernel[i] - 1) * dilations[i] + 1 + extra[i]
+        total = full - wanted[i]
+        small, large = max(total, 0) // 2, max(total, 0) - max(total, 0) // 2
+        begins.append(small if mode == "SAME_UPPER" else large)
+        ends.append(large if mode == "SAME_UPPER" else small)
+        outside.append(extra[i] + max(-total, 0))
+    return (*begins, *ends), tuple(outside)
+
+
+# pooling ---------------------------------------------------------------------------------------
+@rule("MaxPool", "AveragePool")
+def pool(b: Builder, c: Call) -> Result | None:
+    """Padding made explicit; cells that ceil_mode adds beyond it never count in an average."""
+    if c.uses(1):
+        return None
+    x, kernel = c.inputs[0], tuple(c.attrs["kernel_shape"])
+    n, spatial = len(kernel), b.shape(c.inputs[0])[2:]
+    strides, dilations = tuple(c.attr("strides", (1,) * n)), tuple(c.attr("dilations", (1,) * n))
+    pads = _pads(c, spatial, kernel, strides, dilations)
+    over = _overhang(c, spatial, kernel, strides, dilations, pads)
+    include = int(c.attr("count_include_pad", 0))
+    if include and any(over):
+        x, pads, include = _zero_pad(b, x, pads), (0,) * 2 * n, 0
+    pads = (*pads[:n], *(p + o for p, o in zip(pads[n:], over, strict=True)))
+    common = {"kernel_shape": kernel, "strides": strides, "dilations": dilations, "pads": pads}
+    if c.op == "MaxPool":
+        return b.emit("MaxPool", x, **common)
+    return b.emit("AveragePool", x, **common, count_include_pad=include)
+
+
+def _overhang(
+    c: Call, spatial: Ints, kernel: Ints, strides: Ints, dilations: Ints, pads: Ints
+) -> list[int]:
+    """Cells by which the last window of ceil_mode leaves the padded input, for each axis."""
+    n = len(kernel)
+    if not c.attr("ceil_mode", 0):
+        return [0] * n
+    over = []
+    for i in range(n):
+        reach, window = spatial[i] + pads[i] + pads[n + i], (kernel[i] - 1) * dilations[i] + 1
+        last = -(-(reach - window) // strides[i])
+        if last * strides[i] >= spatial[i] + pads[i]:
+            last -= 1  # a window must begin inside the input or the padding before it
+        over.append(max(last * strides[i] + window - reach, 0))
+    return over
+
+
+def _zero_pad(b: Builder, x: str, pads: Sequence[int]) -> str:
+    n = len(pads) // 2
+    if not any(pads):
+        return x
+    full = (0, 0, *pads[:n], 0, 0, *pads[n:])
+    return b.emit("Pad", x, pads=full, mode="constant", value=0.0)
+
+
+@rule("GlobalAveragePool", "GlobalMaxPool")
+def global_pool(b: Builder, c: Call) -> Result:
+    return b.emit(c.op, c.inputs[0])
+
+
+# normalisation ---------------------------------------------------------------------------------
+@rule("LayerNormalization")
+def layer_norm(b: Builder, c: Call) -> Result | None:
+    if c.uses(1) or c.uses(2):
+        return None
+    axis = axis_of(c.attr("axis", -1), b.rank(c.inputs[0]))
+    return b.emit(
+        "LayerNormalization",
+        c.inputs[0],
+        c.inputs[1],
+        *([c.input(2)] if c.input(2) else []),
+        axis=axis,
+        epsilon=c.attr("epsilon", 1e-5),
+    )
+
+
+@rule("InstanceNormalization")
+def instance_norm(b: Builder, c: Call) -> Result:
+    """(x - mean) / sqrt(var + eps) * scale + bias, mean and variance over the spatial axes."""
+    x, scale, bias = c.inputs
+    axes = tuple(range(2, b.rank(x)))
+    centred = b.emit("Sub", x, b.emit("ReduceMean", x, axes=axes, keepdims=1))
+    var = b.emit("ReduceMean", b.emit("Mul", centred, centred), axes=axes, keepdims=1)
+    deviation = b.emit("Sqrt", b.emit("Add", var, b.like(x, c.attr("epsilon", 1e-5))))
+    y = b.emit("Div", centred, deviation)
+    column = (b.shape(x)[1], *_ones(b, x))
+    return b.emit("Add", b.emit("Mul", y, b.reshape(scale, column)), b.reshape(bias, column))
+
+
+@rule("LRN")
+def local_response(b: Builder, c: Call) -> Result:
+    """x / (bias + alpha * mean of squares over `size` channels) ** beta
+
+    The window is an average pool along channels that counts the padding; an even size reaches
+    one channel further up than down.
+    """
+    x, size = c.inputs[0], int(c.attrs["size"])
+    shape = b.shape(x)
+    rest = int(np.prod(shape[2:], dtype=np.int64))
+    squares = b.reshape(b.emit("Mul", x, x), (shape[0], 1, shape[1], rest))
+    low, high = (size - 1) // 2, size - 1 - (size - 1) // 2
+    mean = b.emit(
+        "AveragePool",
+        squares,
+        kernel_shape=(size, 1),
+        strides=(1, 1),
+        dilations=(1, 1),
+        pads=(low, 0, high, 0),
+        count_include_pad=1,
+    )
+    scaled = b.emit("Mul", b.reshape(mean, shape), b.like(x, c.attr("alpha", 1e-4)))
+    base = b.emit("Add", scaled, b.like(x, c.attr("bias", 1.0)))
+    return b.emit("Div", x, b.emit("Pow", base, b.like(x, c.attr("beta", 0.75))))
