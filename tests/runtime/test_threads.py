@@ -1,0 +1,208 @@
+"""The fork-join pool: every share runs once, whatever the host program does around it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from engine.runtime.jit import Code, emit_object, load_object
+from engine.runtime.pool_ir import pool_ir
+from engine.runtime.threads import ThreadPool, core_order, pool
+from engine.target import host, named
+
+REGIONS = """
+declare void @noctune_parallel(ptr, ptr, i64)
+
+; counts[share] += 1
+define void @count(ptr %args, i64 %share, i64 %threads) {
+  %slot = getelementptr i64, ptr %args, i64 %share
+  %old = atomicrmw add ptr %slot, i64 1 seq_cst
+  ret void
+}
+
+; a region that starts a region: counts[inner share] += threads
+define void @nest(ptr %args, i64 %share, i64 %threads) {
+  call void @noctune_parallel(ptr @count, ptr %args, i64 %threads)
+  ret void
+}
+
+; args[share] = half a denormal
+define void @denormal(ptr %args, i64 %share, i64 %threads) {
+  %from = getelementptr float, ptr %args, i64 %share
+  %x = load volatile float, ptr %from
+  %y = fmul float %x, 0.5
+  store float %y, ptr %from
+  ret void
+}
+
+define void @repeat(ptr %fn, ptr %args, i64 %threads, i64 %times) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  call void @noctune_parallel(ptr %fn, ptr %args, i64 %threads)
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %times
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+"""
+
+
+def build() -> Code:
+    target = host()
+    ir = f'target triple = "{target.triple}"\n{REGIONS}'
+    image = emit_object(ir, target.cpu, target.feature_string)
+    return load_object(image, ["count", "nest", "denormal", "repeat"], pool().symbols)
+
+
+@pytest.fixture(scope="module")
+def code() -> Code:
+    return build()
+
+
+def run(code: Code, region: str, threads: int, times: int = 1) -> NDArray[np.int64]:
+    counts = np.zeros(threads, dtype=np.int64)
+    repeat = code.function("repeat", None, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2)
+    repeat(code.address(region), counts.ctypes.data, threads, times)
+    return counts
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 4])
+def test_every_share_runs_once(code: Code, threads: int) -> None:
+    assert run(code, "count", threads, 2000).tolist() == [2000] * threads
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_a_region_may_start_a_region(code: Code, threads: int) -> None:
+    assert run(code, "nest", threads, 50).tolist() == [50 * threads] * threads
+
+
+def test_several_threads_of_the_program_may_call_at_once(code: Code) -> None:
+    results: list[list[int]] = []
+    callers = [
+        threading.Thread(target=lambda: results.append(run(code, "count", 3, 500).tolist()))
+        for _ in range(4)
+    ]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert results == [[500] * 3] * 4
+
+
+def worker_status() -> list[str]:
+    """What the kernel says of every thread that blocks all signals: the workers."""
+    texts = [(task / "status").read_text() for task in Path("/proc/self/task").iterdir()]
+    blocked = [t for t in texts if "SigBlk:\tffff" in t or "SigBlk:\tfffffffe" in t]
+    return [line for text in blocked for line in text.splitlines() if line.startswith("State:")]
+
+
+def test_an_idle_worker_sleeps_and_wakes_again(code: Code) -> None:
+    run(code, "count", 2)
+    deadline = time.monotonic() + 20
+    while not (states := worker_status()) or any("S (" not in state for state in states):
+        assert time.monotonic() < deadline, states
+        time.sleep(0.01)
+    assert len(states) == pool().workers
+    assert run(code, "count", 2).tolist() == [1, 1]
+
+
+def test_denormals_vanish_inside_a_region_and_only_there(code: Code) -> None:
+    if not host().is_x86:
+        pytest.skip("the mode is checked where the build machine has it")
+    tiny = np.full(2, 1e-40, dtype=np.float32)
+    pool().parallel(code.address("denormal"), tiny.ctypes.data, 2)
+    assert tiny.tolist() == [0.0, 0.0]
+    assert (np.full(4, 1e-40, dtype=np.float32) * np.float32(1)).all()
+
+
+def test_the_callers_affinity_is_left_alone(code: Code) -> None:
+    before = os.sched_getaffinity(0)
+    enter = ctypes.CFUNCTYPE(None, ctypes.c_int64)(pool().address("noctune_enter"))
+    for cpu in sorted(before):
+        os.sched_setaffinity(0, {cpu})
+        enter(2)
+        assert os.sched_getaffinity(0) == {cpu}
+        os.sched_setaffinity(0, before)
+        enter(2)
+        assert os.sched_getaffinity(0) == before
+    assert run(code, "count", 2).tolist() == [1, 1]
+
+
+def test_a_forked_child_starts_workers_of_its_own(code: Code) -> None:
+    run(code, "count", 2)
+    child = os.fork()
+    if child == 0:
+        good = pool().workers == 0 and run(code, "count", 2, 100).tolist() == [100, 100]
+        os._exit(0 if good and pool().workers == 1 else 1)
+    deadline = time.monotonic() + 30
+    while (done := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.01)
+    assert os.waitstatus_to_exitcode(done[1]) == 0
+    assert run(code, "count", 2).tolist() == [1, 1]
+
+
+EXIT = """
+import importlib.util, sys, threading
+spec = importlib.util.spec_from_file_location("helpers", sys.argv[1])
+t = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(t)
+code = t.build()
+t.run(code, "count", 4, 100)
+threading.Thread(target=lambda: t.run(code, "count", 2, 10**9), daemon=True).start()
+t.run(code, "count", 4, 100)
+print("bye")
+"""
+
+
+def test_the_interpreter_ends_cleanly_even_in_the_middle_of_a_region() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", EXIT, __file__], cwd=Path(__file__).resolve().parents[2],
+        timeout=60, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "bye", "")
+
+
+def test_there_is_one_pool(code: Code) -> None:
+    found: list[ThreadPool] = []
+    callers = [threading.Thread(target=lambda: found.append(pool())) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert all(p is pool() for p in found)
+
+
+def test_cores_come_before_their_second_hyperthreads(tmp_path: Path) -> None:
+    for cpu in range(8):
+        folder = tmp_path / f"cpu{cpu}/topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(f"{cpu % 4},{cpu % 4 + 4}\n")
+    assert core_order(list(range(8)), 2, tmp_path) == [2, 3, 4, 5, 6, 7, 0, 1]
+    assert core_order([1, 5, 2], 1, tmp_path) == [1, 2, 5]
+    assert core_order([3, 9], 7, tmp_path / "none") == [3, 9]
+
+
+@pytest.mark.parametrize("triple", ["aarch64-unknown-linux-gnu", "riscv64-unknown-linux-gnu"])
+def test_the_pool_is_legal_ir_for_other_processors(triple: str) -> None:
+    from dataclasses import replace
+
+    from llvmlite import binding
+
+    module = binding.parse_assembly(pool_ir(replace(named("host"), triple=triple)))
+    module.verify()
+    assert "x86" not in str(module)
