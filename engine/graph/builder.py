@@ -159,10 +159,9 @@ class Builder:
 
     def rename(self, old: str, new: str, since: int = 0) -> None:
         """Gives a computed value or constant another name (nodes before `since` do not use it)."""
-        for table in (self.values, self.constants):
-            if old in table:
-                table[new] = table.pop(old)  # type: ignore[attr-defined, index]
-        self.values[new] = replace(self.values[new], name=new)
+        self.values[new] = replace(self.values.pop(old), name=new)
+        if old in self.constants:
+            self.constants[new] = self.constants.pop(old)
         self.taken.add(new)
         for i in range(since, len(self.nodes)):
             node = self.nodes[i]
@@ -224,10 +223,29 @@ def refuse(call: Call, reason: str, where: str, fix: str = "") -> ModelError:
     """The one error form for a node that cannot be imported."""
     name = call.name or next((n for n in call.outputs if n), "") or "unnamed"
     kind = f"{call.domain or 'ai.onnx'}::{call.op}, opset {call.opset}"
-    return ModelError(f"node '{name}' ({kind}) cannot be imported", where=where, why=reason, fix=fix)
+    what = f"node '{name}' ({kind}) cannot be imported"
+    return ModelError(what, where=where, why=reason, fix=fix)
+
+
+_GROWN_SINCE = {
+    **dict.fromkeys(
+        (
+            "Compress", "ConvInteger", "DequantizeLinear", "Det", "DynamicQuantizeLinear", "Einsum",
+            "GRU", "GatherElements", "GatherND", "GlobalLpPool", "IsInf", "IsNaN", "LSTM", "LpPool",
+            "MatMulInteger", "MaxPool", "MaxUnpool", "MeanVarianceNormalization", "NonZero",
+            "OneHot", "QLinearConv", "QLinearMatMul", "QuantizeLinear", "RNN", "ReverseSequence",
+            "ScatterElements", "ScatterND", "Trilu", "Unique",
+        ),
+        7,
+    ),
+    "TopK": 10,
+}  # fmt: skip
+"""Operator -> the set from which on later versions only added types or attributes."""
 
 
 def _same_meaning(op: str, opset: int) -> bool:
+    if opset >= _GROWN_SINCE.get(op, DIALECT_OPSET):
+        return True
     schema = onnx.defs.get_schema(op, opset, "")
     return bool(onnx.defs.get_schema(op, DIALECT_OPSET, "").since_version == schema.since_version)
 

@@ -12,7 +12,7 @@ strings and tuples.  "Axes" are non-negative and sorted.  Constant operands are 
 | MaxPool | x | kernel_shape, strides, dilations, pads (what ceil_mode overhangs is in them) |
 | AveragePool | x | as MaxPool, and count_include_pad |
 | GlobalAveragePool, GlobalMaxPool | x[N,C,*] | |
-| Add, Sub, Mul, Div, Pow, Max, Min, Mod, PRelu | a, b (exactly two, NumPy broadcasting) | Mod: fmod |
+| Add, Sub, Mul, Div, Pow, Max, Min, Mod, PRelu | a, b (two, NumPy broadcasting) | Mod: fmod |
 | And, Or, Xor, Equal, Less, LessOrEqual, Greater, GreaterOrEqual | a, b | |
 | Where | condition, a, b | |
 | Relu, Sigmoid, Tanh, Erf, Exp, Log, Sqrt, Reciprocal, Abs, Neg, Sign, Floor, Ceil, Round | x | |

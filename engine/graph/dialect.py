@@ -68,7 +68,7 @@ def _attribute(key: str, value: Any, node: Node) -> onnx.AttributeProto:
     if isinstance(value, np.ndarray):
         return helper.make_attribute(key, numpy_helper.from_array(value))
     if isinstance(value, tuple) and not value:
-        schema = onnx.defs.get_schema(node.op, node_opset(node), node.domain)
+        schema: Any = onnx.defs.get_schema(node.op, node_opset(node), node.domain)
         return helper.make_attribute(key, [], attr_type=schema.attributes[key].type.value)
     return helper.make_attribute(key, list(value) if isinstance(value, tuple) else value)
 

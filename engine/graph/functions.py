@@ -7,6 +7,7 @@ importer to walk in place of the call.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import onnx
 
@@ -26,7 +27,7 @@ def function_body(b: Builder, proto: onnx.NodeProto, call: Call) -> onnx.Functio
     """The operator's own definition by simpler operators, None if it has none."""
     if call.op in _WHOLE or not onnx.defs.has(call.op, call.opset, call.domain):
         return None
-    schema = onnx.defs.get_schema(call.op, call.opset, call.domain)
+    schema: Any = onnx.defs.get_schema(call.op, call.opset, call.domain)
     if schema.has_context_dependent_function:
         versions = schema.context_dependent_function_opset_versions
         types = [_type(b, name) for name in call.inputs]
@@ -87,7 +88,7 @@ def _inner(
     return copy
 
 
-def _given(attribute: onnx.AttributeProto, value: object) -> onnx.AttributeProto:
+def _given(attribute: onnx.AttributeProto, value: Any) -> onnx.AttributeProto:
     if hasattr(value, "dtype"):
         value = onnx.numpy_helper.from_array(value)
     listed = list(value) if isinstance(value, tuple) else value

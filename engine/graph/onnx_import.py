@@ -66,9 +66,7 @@ def load_proto(
     return _import(model, Path(base_dir), shapes or {}, label, label)
 
 
-def _import(
-    model: onnx.ModelProto, base_dir: Path, shapes: Shapes, name: str, where: str
-) -> Graph:
+def _import(model: onnx.ModelProto, base_dir: Path, shapes: Shapes, name: str, where: str) -> Graph:
     walk = _Walk(base_dir, where, local_functions(model))
     graph = model.graph
     env: Env = {}
@@ -166,9 +164,7 @@ class _Walk:
             fix=f"Fix the shape, for example: --shape {name}={example}",
         )
 
-    def outputs(
-        self, graph: onnx.GraphProto, env: Env, inputs: tuple[str, ...]
-    ) -> tuple[str, ...]:
+    def outputs(self, graph: onnx.GraphProto, env: Env, inputs: tuple[str, ...]) -> tuple[str, ...]:
         """Makes every output's value bear the output's own name."""
         b = self.builder
         for info in graph.output:
@@ -210,9 +206,7 @@ class _Walk:
     def run(self, nodes: Iterable[onnx.NodeProto], env: Env, opsets: Mapping[str, int]) -> None:
         for proto in nodes:
             domain = "" if proto.domain == "ai.onnx" else proto.domain
-            attrs = {
-                a.name: attribute_value(a, self.base_dir, self.where) for a in proto.attribute
-            }
+            attrs = {a.name: attribute_value(a, self.base_dir, self.where) for a in proto.attribute}
             call = Call(
                 proto.op_type,
                 domain,
@@ -245,9 +239,7 @@ class _Walk:
             raise ModelError(f"node '{node}' reads '{name}'", where=self.where, why=why)
         return env[name]
 
-    def _node(
-        self, proto: onnx.NodeProto, call: Call, env: Env, opsets: Mapping[str, int]
-    ) -> None:
+    def _node(self, proto: onnx.NodeProto, call: Call, env: Env, opsets: Mapping[str, int]) -> None:
         b, since = self.builder, len(self.builder.nodes)
         b.begin(call)
         function = self.functions.get((call.domain, call.op))
@@ -276,7 +268,7 @@ class _Walk:
         if condition is None:
             raise Unsupported("which branch runs is decided by the input data")
         branch = call.attrs["then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"]
-        scope: Env = ChainMap({}, env)  # type: ignore[arg-type]
+        scope: Env = ChainMap({}, env)
         self.initializers(branch, scope)
         self.depth += 1
         self.run(branch.node, scope, opsets)
@@ -307,8 +299,7 @@ def _suggest(dims: Sequence[Any]) -> str:
     """A shape to show: known dimensions as they are, 1 for the batch, 224 for a picture's side."""
     guess = [1, 3, 224, 224] if len(dims) == 4 else [1] + [128] * (len(dims) - 1)
     return ",".join(
-        str(d.dim_value if d.HasField("dim_value") else g)
-        for d, g in zip(dims, guess, strict=True)
+        str(d.dim_value if d.HasField("dim_value") else g) for d, g in zip(dims, guess, strict=True)
     )
 
 

@@ -6,6 +6,8 @@ In: a `Graph` fresh from the importer.  Out: the same network, smaller.
 from __future__ import annotations
 
 from engine.graph.ir import Graph
+from engine.graph.scale import fold_scales
+from engine.graph.simplify import simplify
 
 
 def remove_dead(graph: Graph) -> Graph:
@@ -19,6 +21,11 @@ def remove_dead(graph: Graph) -> Graph:
     return graph.with_nodes(tuple(reversed(kept)))
 
 
+PASSES = (remove_dead, simplify, fold_scales, simplify, remove_dead)
+
+
 def run_passes(graph: Graph) -> Graph:
     """All passes that every network goes through."""
-    return remove_dead(graph)
+    for step in PASSES:
+        graph = step(graph)
+    return graph

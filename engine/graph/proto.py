@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
@@ -44,7 +44,7 @@ def read_model(path: str | Path) -> onnx.ModelProto:
     if not data:
         raise ModelError("the file is empty", where=str(path), fix=fix)
     try:
-        model = onnx.ModelProto.FromString(data)
+        model: onnx.ModelProto = onnx.ModelProto.FromString(data)
     except DecodeError as error:
         why = "truncated, or not ONNX"
         raise ModelError("cannot parse the model", where=str(path), why=why, fix=fix) from error

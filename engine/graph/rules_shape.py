@@ -5,7 +5,7 @@ In: a call.  Out: values built of the dialect in `engine.graph.canonical`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from engine.graph.builder import Array, Builder, Call, Result, Unsupported, rule
 from engine.graph.rules_math import axis_of
 
-_CONSTANT_KINDS = {
+_CONSTANT_KINDS: dict[str, Callable[[Any], Array]] = {
     "value": lambda v: v,
     "sparse_value": lambda v: v,
     "value_float": lambda v: np.asarray(v, np.float32),
