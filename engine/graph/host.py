@@ -157,6 +157,7 @@ def _run_onnxruntime(proto: onnx.NodeProto, opset: int, feeds: Mapping[str, Arra
     if session is None:
         options = ort.SessionOptions()
         options.log_severity_level = 4
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         model = _model(proto, opset, feeds, fixed).SerializeToString()
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         _sessions[key] = session
