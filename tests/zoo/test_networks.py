@@ -95,7 +95,7 @@ def test_does_the_published_work(network: str, model: onnx.ModelProto) -> None:
     assert multiply_adds(model) / 1e9 == pytest.approx(gmacs, rel=rounding or 1e-9)
 
 
-def test_runs_at_batch_one_and_two(network: str, model: onnx.ModelProto) -> None:
+def test_runs_and_sees_its_input(network: str, model: onnx.ModelProto) -> None:
     x = np.random.default_rng(7).standard_normal((2, *zoo.describe(network).input_shape))
     x = x.astype(np.float32)
     single = run(model, x[:1])
@@ -105,17 +105,12 @@ def test_runs_at_batch_one_and_two(network: str, model: onnx.ModelProto) -> None
     assert np.isfinite(pair).all()
     scale = float(np.abs(pair).max())
     np.testing.assert_allclose(pair[:1], single, atol=1e-4 * scale)
-    assert np.abs(pair[0] - pair[1]).max() > 1e-2 * scale, "the output does not see the input"
-
-
-def test_output_is_not_saturated(network: str, model: onnx.ModelProto) -> None:
-    x = np.random.default_rng(8).standard_normal((1, *zoo.describe(network).input_shape))
-    y = run(model, x.astype(np.float32))
+    assert np.abs(pair[0] - pair[1]).max() > 1e-2 * scale
     if model.graph.node[-1].op_type == "Softmax":
-        assert y.max() < 0.5
-        assert y.std() > 1e-2 * y.mean()
+        assert pair.max() < 0.5
+        assert pair.std() > 0.1 * pair.mean()
     else:
-        assert 0.1 < y.std() < 30.0
+        assert 0.1 < pair.std() < 30.0
 
 
 def test_equal_seeds_give_equal_weights() -> None:
