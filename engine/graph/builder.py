@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
+from onnx.shape_inference import InferenceError
 
 from engine.errors import ModelError
 from engine.graph.dialect import DIALECT_OPSET, OPSET_ATTR, node_opset, to_onnx
 from engine.graph.host import run_node
-from engine.graph.infer import infer_outputs
+from engine.graph.infer import UnknownShapeError, infer_outputs
 from engine.graph.ir import Node, Value, fold_value
 
 FOLD_LIMIT = 64 << 20
@@ -104,7 +105,7 @@ class Builder:
         """A constant's integers; raises Unsupported if it is computed at run time."""
         array = self.constants.get(name)
         if array is None:
-            raise Unsupported(f"its {what} is computed at run time from the input data")
+            raise Unsupported(f"the {what} must be constant, not computed from the input data")
         return tuple(int(v) for v in np.asarray(array).reshape(-1))
 
     # what rules do ------------------------------------------------------------------------------
@@ -148,9 +149,14 @@ class Builder:
         uses = [True] if self.call is None or count == 1 else list(map(bool, self.call.outputs))
         outputs = tuple(self.unique(self._hint()) if used else "" for used in uses)
         node = Node(self._node_name(op), op, tuple(inputs), outputs, dict(attrs), domain)
-        found = self._infer(node)
-        names = [name for name in inputs if name]
-        if all(name in self.constants for name in names) and self._may_fold(node, found):
+        constant = all(name in self.constants for name in inputs if name)
+        try:
+            found = self._infer(node)
+        except (UnknownShapeError, InferenceError):
+            if constant:
+                return self._fold(node)
+            raise
+        if constant and self._may_fold(node, found):
             return self._fold(node)
         self.values.update({value.name: value for value in found if value.name})
         self.nodes.append(node)

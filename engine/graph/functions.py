@@ -14,7 +14,7 @@ import onnx
 from engine.graph.builder import Builder, Call
 from engine.graph.dialect import elem_type_of
 
-_WHOLE = {"DynamicQuantizeLinear", "SequenceMap"}
+_WHOLE = {"DynamicQuantizeLinear", "Range", "SequenceMap"}
 """Functions that stay one host call."""
 
 

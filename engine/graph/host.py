@@ -163,7 +163,7 @@ def _run_onnxruntime(proto: onnx.NodeProto, opset: int, feeds: Mapping[str, Arra
         _sessions[key] = session
         if len(_sessions) > _SESSION_LIMIT:
             _sessions.popitem(last=False)
-    rest = {k: np.ascontiguousarray(v) for k, v in feeds.items() if k not in fixed}
+    rest = {k: np.asarray(v, order="C") for k, v in feeds.items() if k not in fixed}
     return _in_place(proto, session.run(None, rest))
 
 

@@ -13,7 +13,8 @@ keep their types through Cast nodes.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -218,17 +219,19 @@ class _Walk:
             )
             try:
                 self._node(proto, call, env, opsets)
-            except Unsupported as error:
-                raise refuse(call, str(error), self.where) from error
-            except UnknownShapeError as error:
-                fix = "Shapes must follow from the input shapes"
-                raise refuse(call, str(error), self.where, fix) from error
-            except NoctuneError as error:
-                if error.where:
-                    raise
-                raise refuse(call, error.what, self.where) from error
             except Exception as error:
-                raise refuse(call, _reason(error), self.where) from error
+                if isinstance(error, NoctuneError) and error.where:
+                    raise
+                raise self._refusal(call, error) from error
+
+    def _refusal(self, call: Call, error: Exception) -> Exception:
+        """The error for a node; inside a function or branch a reason for the node that has it."""
+        if self.depth:
+            return Unsupported(f"{call.op} inside it: {_reason(error)}")
+        fix = ""
+        if isinstance(error, UnknownShapeError):
+            fix = "Every shape must follow from the shapes of the inputs"
+        return refuse(call, _reason(error), self.where, fix)
 
     def _resolve(self, name: str, env: Env, proto: onnx.NodeProto) -> str:
         if not name:
@@ -270,9 +273,8 @@ class _Walk:
         branch = call.attrs["then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"]
         scope: Env = ChainMap({}, env)
         self.initializers(branch, scope)
-        self.depth += 1
-        self.run(branch.node, scope, opsets)
-        self.depth -= 1
+        with self._deeper():
+            self.run(branch.node, scope, opsets)
         return [scope[info.name] for info in branch.output]
 
     def _function(self, function: onnx.FunctionProto, call: Call) -> list[str]:
@@ -281,10 +283,18 @@ class _Walk:
             raise Unsupported("its function calls itself")
         scope: Env = dict(zip(function.input, [*call.inputs], strict=False))
         scope.update((name, "") for name in function.input[len(call.inputs) :])
+        with self._deeper():
+            self.run(bind_attributes(function, call), scope, opsets_of(function.opset_import))
+        wanted = zip(function.output, call.outputs, strict=False)
+        return [scope[name] if used else "" for name, used in wanted]
+
+    @contextmanager
+    def _deeper(self) -> Iterator[None]:
         self.depth += 1
-        self.run(bind_attributes(function, call), scope, opsets_of(function.opset_import))
-        self.depth -= 1
-        return [scope[name] for name in function.output[: len(call.outputs)]]
+        try:
+            yield
+        finally:
+            self.depth -= 1
 
     def _constant(self, array: Any, name: str) -> str:
         b = self.builder
@@ -306,4 +316,6 @@ def _suggest(dims: Sequence[Any]) -> str:
 def _reason(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"{error} is missing"
+    if isinstance(error, NoctuneError):
+        return f"{error.what}: {error.why}" if error.why else error.what
     return " ".join(str(error).split()) or type(error).__name__

@@ -58,7 +58,7 @@ def check_model(model: onnx.ModelProto, where: str) -> None:
         why = "truncated, or not ONNX"
         raise ModelError("the file holds no network", where=where, why=why)
     versions = opsets_of(model.opset_import)
-    if "" not in versions and not any(f.domain for f in model.functions):
+    if not versions:
         raise ModelError("the model names no operator set", where=where, why="truncated?")
     version = versions.get("", OPSETS[-1])
     if version not in OPSETS:

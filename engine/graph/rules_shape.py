@@ -144,6 +144,13 @@ def expand(b: Builder, c: Call) -> Result:
     return x if shape == b.shape(x) else b.emit("Expand", x, shape=shape)
 
 
+@rule("Scatter")
+def scatter(b: Builder, c: Call) -> Result:
+    """The old name of ScatterElements"""
+    axis = axis_of(c.attr("axis", 0), b.rank(c.inputs[0]))
+    return b.emit("ScatterElements", *c.inputs, axis=axis)
+
+
 @rule("Tile")
 def tile(b: Builder, c: Call) -> Result:
     repeats = b.ints(c.inputs[1], "list of repeats")
@@ -261,7 +268,7 @@ def pad(b: Builder, c: Call) -> Result:
 def _one(b: Builder, name: str) -> Any:
     array = b.const(name)
     if array is None:
-        raise Unsupported("its fill value is computed at run time")
+        raise Unsupported("the fill value must be constant, not computed from the input data")
     return array.reshape(-1)[0].item() if array.size else 0
 
 
@@ -332,7 +339,7 @@ def _spread_roi(roi: Sequence[float], axes: Sequence[int], rank: int) -> tuple[f
 def _floats(b: Builder, name: str) -> tuple[float, ...]:
     array: Array | None = b.const(name)
     if array is None:
-        raise Unsupported("its scales are computed at run time from the input data")
+        raise Unsupported("the scales must be constant, not computed from the input data")
     return tuple(float(v) for v in array.reshape(-1))
 
 

@@ -100,7 +100,9 @@ _REWRITES: tuple[Callable[[Editor, Node], None], ...] = (
 
 def _operand(editor: Editor, node: Node) -> Array | None:
     """The constant second operand of a node that computes with its first."""
-    return None if node.inputs[0] in editor.constants else editor.const(node.inputs[1])
+    if node.op not in _BINARY or node.inputs[0] in editor.constants:
+        return None
+    return editor.const(node.inputs[1])
 
 
 def _merge_pad(editor: Editor, node: Node) -> None:
