@@ -1,0 +1,169 @@
+"""Measuring a round of candidates: build, run, verify and time them in worker processes.
+
+In: a search task and schedules.  Out: one `MeasureRecord` per schedule, in their order, whatever
+the candidates do.  Compiling and a first look at each candidate overlap; then the whole batch is
+timed in further interleaved passes while nothing compiles, and the best few once more at the end.
+How the machine behaves is watched by a probe kernel before and after each pass.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from types import TracebackType
+
+from engine.errors import NoctuneError, TargetError
+from engine.graph.task import SearchTask
+from engine.measure.batch import Batch, Memory
+from engine.measure.fleet import Fleet
+from engine.measure.folders import Scratch
+from engine.measure.lock import machine_lock
+from engine.measure.options import MeasureOptions
+from engine.measure.protocol import Setup
+from engine.records import MeasureRecord, Schedule, TimingMode
+from engine.target import Target, missing_features
+
+_log = logging.getLogger(__name__)
+_DEFAULT_MEMORY = 8 << 30
+_MEMORY_SHARE = 0.6
+
+
+class Measurer:
+    """The worker processes of one tuner; use as a context manager.
+
+    `threads` is the number of threads that kernels run on.  `notify` gets lines for people (waiting
+    for the lock, progress); by default they are logged.  Raises TargetError if this machine cannot
+    run code for the target, NoctuneError if it cannot run workers.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        threads: int = 1,
+        timing_mode: TimingMode = TimingMode.COLD_WEIGHTS,
+        options: MeasureOptions | None = None,
+        notify: Callable[[str], None] | None = None,
+    ) -> None:
+        self.target, self.threads, self.timing_mode = target, threads, timing_mode
+        self.options = options or MeasureOptions()
+        self._notify = notify or _log.info
+        self._busy = threading.Lock()
+        self._fleet: Fleet | None = None
+        self._memory = Memory()
+
+    def __enter__(self) -> Measurer:
+        _check(self.target, self.threads)
+        self._scratch = Scratch(self.options.scratch)
+        try:
+            self._fleet = Fleet(self._setups(), self._scratch, self.options.start_timeout_s)
+            self._fleet.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all workers and remove their folders; harmless if repeated."""
+        fleet, self._fleet = self._fleet, None
+        if fleet is not None:
+            fleet.close()
+        self._scratch.close()
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process numbers of the workers."""
+        workers = self._fleet.workers if self._fleet else []
+        return tuple(w.pid for w in workers if w.pid is not None)
+
+    def measure(
+        self,
+        task: SearchTask,
+        schedules: Sequence[Schedule],
+        *,
+        run_id: str = "",
+        round_index: int = 0,
+        predicted: Sequence[float | None] | None = None,
+    ) -> tuple[MeasureRecord, ...]:
+        """A record per schedule, in order; failures are records too.
+
+        Holds the machine's measuring lock meanwhile.  Raises NoctuneError if the workers cannot be
+        started at all.
+        """
+        if self._fleet is None:
+            raise NoctuneError("the measurer is closed", fix="Use it in a with block.")
+        if predicted is None:
+            predicted = [None] * len(schedules)
+        with self._busy, machine_lock(self.options.lock_path, self._notify):
+            batch = Batch(self._fleet, self._memory, task, self.options, self._notify)
+            self._fleet.rest()
+            try:
+                results = batch.run(schedules)
+            except BaseException:
+                self._fleet.cancel()
+                raise
+        created = time.time()
+        return tuple(
+            result.record(task, schedule, run_id, round_index, guess, created)
+            for result, schedule, guess in zip(results, schedules, predicted, strict=True)
+        )
+
+    def preflight(
+        self, task: SearchTask, schedules: Sequence[Schedule]
+    ) -> tuple[MeasureRecord, ...]:
+        """Measure schedules that ought to work; NoctuneError with the first error if none does."""
+        records = self.measure(task, schedules)
+        if not any(record.valid for record in records):
+            first = records[0]
+            raise NoctuneError(
+                "no candidate of the first search task can be measured on this machine",
+                where=task.workload.anchor, why=f"{first.error.value}: {first.message}",
+            )  # fmt: skip
+        return records
+
+    def _setups(self) -> list[Setup]:
+        """The measuring worker first, then the compile workers."""
+        allowed = tuple(sorted(os.sched_getaffinity(0)))
+        mine = allowed[-self.threads :]
+        others = allowed[: -self.threads] or allowed
+        count = self.options.compile_workers or max(1, self.target.cores - 1)
+        limit = self.options.memory_limit or _memory_limit()
+        options = asdict(self.options)
+        setups = [Setup("measure", self.options.runner, self._scratch.folder("measure"), mine,
+                        limit, options)]  # fmt: skip
+        setups += [
+            Setup("compile", self.options.builder, self._scratch.folder(f"compile{i}"), others,
+                  limit, options)
+            for i in range(count)
+        ]  # fmt: skip
+        return setups
+
+
+def _check(target: Target, threads: int) -> None:
+    missing = missing_features(target)
+    if missing:
+        raise TargetError(
+            f"this machine cannot run code for target '{target.name}'",
+            why=f"it lacks {', '.join(missing)}", fix="Choose target host.",
+        )  # fmt: skip
+    cores = len(os.sched_getaffinity(0))
+    if not 1 <= threads <= cores:
+        raise TargetError(
+            f"cannot measure on {threads} threads", why=f"this process may use {cores} cores"
+        )
+
+
+def _memory_limit() -> int:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(_DEFAULT_MEMORY, int(total * _MEMORY_SHARE))
