@@ -24,6 +24,9 @@ from engine.graph.ir import Node, Value, fold_value
 FOLD_LIMIT = 64 << 20
 """Bytes up to which a folded constant may outgrow its inputs."""
 
+VIEW_LIMIT = 1 << 30
+"""The same where the result is a view that takes no memory yet (Expand, Transpose)."""
+
 Array = NDArray[Any]
 Result = str | Sequence[str]
 
@@ -213,16 +216,28 @@ class Builder:
     def _may_fold(self, node: Node, found: Sequence[Value]) -> bool:
         size = sum(_nbytes(value) for value in found)
         source = sum(_nbytes(self.values[name]) for name in node.inputs if name)
-        return size <= max(FOLD_LIMIT, 2 * source)
+        limit = VIEW_LIMIT if node.op in _VIEWS and OPSET_ATTR not in node.attrs else FOLD_LIMIT
+        return size <= max(limit, 2 * source)
 
     def _fold(self, node: Node) -> list[str]:
         arrays = [self.constants[name] if name else None for name in node.inputs]
-        results = run_node(node, DIALECT_OPSET, arrays, use_onnxruntime=False)
+        view = _VIEWS.get(node.op)
+        if view is not None and OPSET_ATTR not in node.attrs and not node.domain:
+            array = view(node, arrays[0])
+            results = [array if array.nbytes > FOLD_LIMIT else np.array(array, order="C")]
+        else:
+            results = run_node(node, DIALECT_OPSET, arrays, use_onnxruntime=False)
         for name, array in zip(node.outputs, results, strict=True):
             if name:
                 self.constants[name] = array
                 self.values[name] = fold_value(array, name)
         return list(node.outputs)
+
+
+_VIEWS: dict[str, Callable[[Node, Any], Array]] = {
+    "Expand": lambda node, array: np.broadcast_to(array, node.attrs["shape"]),
+    "Transpose": lambda node, array: np.transpose(array, node.attrs["perm"]),
+}
 
 
 def refuse(call: Call, reason: str, where: str, fix: str = "") -> ModelError:

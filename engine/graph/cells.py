@@ -101,9 +101,7 @@ class Cells:
             cell = self.table[cell.parent]
         if cell.parent or cell.frozen or cell.form is Format.PLAIN:
             return
-        cell.halo = [
-            (max(a, c), max(b, d)) for (a, b), (c, d) in zip(cell.halo, halo, strict=True)
-        ]
+        cell.halo = [(max(a, c), max(b, d)) for (a, b), (c, d) in zip(cell.halo, halo, strict=True)]
 
     def freeze(self, name: str) -> bool:
         """Promises that the buffer has no halo; False if it has one already."""

@@ -6,7 +6,7 @@ order and weights as HWIO, as the field prints them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from engine.graph.declare import Declared
@@ -17,7 +17,7 @@ from engine.ops.elementwise import stage_name
 
 
 def anchor_name(item: Item, declared: Declared) -> str:
-    """"conv2d", "dense", "softmax", "reduce", "elementwise"..."""
+    """ "conv2d", "dense", "softmax", "reduce", "elementwise"..."""
     if item.anchor is None:
         return "elementwise"
     if item.anchor.op.startswith("Reduce"):
@@ -65,17 +65,15 @@ def _epilogue(graph: Graph, item: Item) -> list[str]:
     if item.anchor is None:
         return [_printed(graph, node) for node in item.nodes]
     behind = item.nodes[item.nodes.index(item.anchor) + 1 :]
-    return [
-        _printed(graph, n)
-        for n in behind
-        if OPERATORS[n.op].kind is Kind.ELEMENTWISE
-    ]
+    return [_printed(graph, n) for n in behind if OPERATORS[n.op].kind is Kind.ELEMENTWISE]
 
 
 def _printed(graph: Graph, node: Node) -> str:
     if node.op != "Add":
         return stage_name(node.op)
-    sizes: Mapping[str, int] = {n: graph.constants[n].size for n in node.inputs if n in graph.constants}
+    sizes: Mapping[str, int] = {
+        n: graph.constants[n].size for n in node.inputs if n in graph.constants
+    }
     if not sizes:
         return "residual_add"
     return "add" if max(sizes.values()) == 1 else "bias_add"

@@ -187,7 +187,7 @@ class _Fuser:
         )
 
     def _join_consumer(self, draft: _Draft) -> None:
-        """An elementwise group moves into the only group that uses it, if that reads it in place."""
+        """Moves an elementwise group into the only group that uses it, if that reads in place."""
         if draft.anchor is not None or draft.output in self.graph.outputs:
             return
         users = self.users[draft.output]

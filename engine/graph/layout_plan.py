@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import accumulate
 
-from engine.expr import reads
+from engine.expr import Axis, ComputeDag, Layout, Placeholder, Read, Stage, reads, var
 from engine.graph.cells import (
     Cells,
     Format,
     Halo,
     Shape,
+    View,
     block_of,
     canonical,
     permuted,
@@ -31,7 +33,8 @@ from engine.graph.cells import (
 from engine.graph.declare import Declared, declare
 from engine.graph.fuse import Item, Role
 from engine.graph.ir import Graph, Node
-from engine.ops import Kind
+from engine.ops import Kind, axis_names
+from engine.ops.registry import Array
 from engine.target import Target
 
 
@@ -72,6 +75,15 @@ def halo_of(declared: Declared, name: str, shape: Shape) -> Halo:
                 before, after = reach[axis]
                 reach[axis] = (max(before, -low), max(after, high - shape[axis] + 1))
     return tuple(reach)
+
+
+def copy_dag(source: str, to: str, shape: Shape, array: Array | None) -> Declared:
+    """The identity over a shape, from one value to another."""
+    axes = tuple(Axis(n, e) for n, e in zip(axis_names(len(shape)), shape, strict=True))
+    stage = Stage("copy", axes, Read("data", tuple(var(a.name) for a in axes)))
+    dag = ComputeDag((Placeholder("data", shape, array is not None),), (stage,), ("copy",))
+    constants = {} if array is None else {source: array}
+    return Declared(dag, {"data": source, "copy": to}, constants, {})
 
 
 @dataclass
@@ -125,8 +137,11 @@ class _Planner:
                 return Format.PLAIN
             case Kind.ELEMENTWISE:
                 return self._elementwise_form(item, shape)
-        source = item.nodes[-1].inputs[0] if item.kind is Kind.COPY else _data(item)
-        return self.form.get(source, Format.PLAIN) if self._neutral(item) else Format.PLAIN
+        if not self._neutral(item):
+            return Format.PLAIN
+        assert item.anchor is not None
+        inner = self.graph.shape(item.anchor.inputs[0])
+        return self._elementwise_form(item, inner if item.kind is Kind.ROWS else None)
 
     def _neutral(self, item: Item) -> bool:
         """Whether the anchor works on each channel by itself, so that it takes any format."""
@@ -139,8 +154,9 @@ class _Planner:
         spatial = anchor.op.startswith("Reduce") and min(anchor.attrs["axes"], default=0) >= 2
         return spatial and len(source) >= 3
 
-    def _elementwise_form(self, item: Item, shape: Shape) -> Format:
-        alike = [n for n in item.inputs if n in self.form and self.graph.shape(n) == shape]
+    def _elementwise_form(self, item: Item, shape: Shape | None) -> Format:
+        """Blocked if an input of that shape (any, for None) is, or if a window reads the result."""
+        alike = [n for n in item.inputs if n in self.form and shape in (None, self.graph.shape(n))]
         if any(self.form[n] is Format.BLOCKED for n in alike):
             return Format.BLOCKED
         wanted = any(
@@ -286,14 +302,12 @@ class _Planner:
             case "Slice":
                 self._place_slice(node)
 
-    def _alias(
-        self, node: Node, source: str, form: Format, view: object, halo: bool = False
-    ) -> None:
+    def _alias(self, node: Node, source: str, form: Format, view: View, halo: bool = False) -> None:
         name = node.output
         if name in self.graph.outputs:
             name = f"{name}@view"
         shape = self.graph.shape(node.output)
-        self.cells.view(name, source, shape, form, view, halo=halo)  # type: ignore[arg-type]
+        self.cells.view(name, source, shape, form, view, halo=halo)
         self.native[node.output] = name
 
     def _place_concat(self, node: Node) -> None:
@@ -320,8 +334,8 @@ class _Planner:
         shape = self.graph.shape(node.output)
         if self.form[node.output] is Format.BLOCKED:
             cell = self._use(source, Format.BLOCKED)
-            view = sliced(1, node.attrs["starts"][0], shape[1])
-            self._alias(node, cell, Format.BLOCKED, view, halo=True)
+            part = sliced(1, node.attrs["starts"][0], shape[1])
+            self._alias(node, cell, Format.BLOCKED, part, halo=True)
             return
         last = len(shape) - 1
         rows = all(step == 1 for axis, step in zip(axes, steps, strict=True) if axis == last)
@@ -333,10 +347,8 @@ class _Planner:
             for axis, start, step in zip(axes, node.attrs["starts"], steps, strict=True)
         ]
 
-        def view(layout: object) -> object:
-            for cut in cuts:
-                layout = cut(layout)  # type: ignore[arg-type]
-            return layout
+        def view(layout: Layout) -> Layout:
+            return reduce(lambda inner, cut: cut(inner), cuts, layout)
 
         self._alias(node, self._use(source, Format.PLAIN), Format.PLAIN, view)
 
@@ -387,44 +399,42 @@ class _Planner:
         assert item.anchor is not None
         return Format.PLAIN if value in item.anchor.inputs[1:] else None
 
-    def _use(
-        self, value: str, form: Format | None, halo: Halo = (), *, dense: bool = False
-    ) -> str:
+    def _use(self, value: str, form: Format | None, halo: Halo = (), *, dense: bool = False) -> str:
         """The cell to read a value from in that format; made by a copy or a view if need be."""
         native = self.native[value]
         cell = self.cells.table[native]
-        if (form is None or cell.form is form) and not (dense and not self._dense(native)):
+        ready = not dense or self.cells.contiguous(native)
+        if (form is None or cell.form is form) and ready:
             if halo:
                 self.cells.want_halo(native, halo)
             return native
         form = form or cell.form
         twin = f"{value}@{'dense' if dense and cell.form is form else form.value}"
         if twin not in self.cells.table:
-            shape = cell.shape
-            if not any(map(any, halo)) and self._same_bytes(native, shape):
-                self.cells.view(twin, native, shape, form, reinterpreted(form, self.lanes))
+            reuse = cell.form is not form and not any(map(any, halo))
+            if reuse and self._same_bytes(native, cell.shape):
+                view = reinterpreted(form, self.lanes)
+                self.cells.view(twin, native, cell.shape, form, view)
             else:
-                self.cells.root(twin, shape, form)
+                self.cells.root(twin, cell.shape, form)
                 self._copy(native, twin)
         if halo:
             self.cells.want_halo(twin, halo)
         return twin
-
-    def _dense(self, name: str) -> bool:
-        """Whether a cell is in C order without gaps, for good."""
-        return self.cells.contiguous(name)
 
     def _same_bytes(self, name: str, shape: Shape) -> bool:
         """Whether the other format of a cell is a mere view of it."""
         if not same_memory(shape, self.lanes):
             return False
         alone = canonical(shape, self.cells.table[name].form, self.lanes)
-        return self.cells.layout(name).strides == alone.strides and self.cells.freeze(name)
+        steps = zip(self.cells.layout(name).strides, alone.strides, shape, strict=True)
+        alike = all(own == other or size == 1 for own, other, size in steps)
+        return alike and self.cells.freeze(name)
 
     def _copy(self, source: str, to: str) -> None:
-        """A step that copies one cell to another."""
-        shape = self.cells.table[to].shape
+        """A step that copies one cell (or a constant) to another."""
         node = Node(f"{to}/copy", "Identity", (source,), (to,))
-        item = Item(Role.KERNEL, (node,), to, node)
-        known = self.graph.values | {}  # type: ignore[operator]
-        raise NotImplementedError((shape, known))
+        array = self.graph.constants.get(source)
+        copied = copy_dag(source, to, self.cells.table[to].shape, array)
+        cells = {"copy": to} if array is not None else {"data": source, "copy": to}
+        self.steps.append(PlannedStep(Item(Role.KERNEL, (node,), to, node), copied, cells))
