@@ -40,9 +40,7 @@ _CASES = (
 @operator("ConvTranspose", Kind.WINDOW, roles=("data", "weight"), cases=_CASES)
 def transposed_convolution(call: Call) -> Stages | None:
     """ConvTranspose without bias; None for strides and dilations both above 1."""
-    kernel, strides, dilations = (
-        call.ints(k) for k in ("kernel_shape", "strides", "dilations")
-    )
+    kernel, strides, dilations = (call.ints(k) for k in ("kernel_shape", "strides", "dilations"))
     if len(kernel) > 3 or (max(strides) > 1 and max(dilations) > 1):
         return None
     phases = _Phases(call)

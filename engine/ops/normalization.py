@@ -44,9 +44,7 @@ def softmax(call: Call) -> Stages:
 def log_softmax(call: Call) -> Stages:
     """x - max - log(sum(exp(x - max)))"""
     peak, centred, axes, row, outer = _peak_and_rows(call)
-    total = Stage(
-        call.namer.unique("softmax_sum"), outer, Unary("exp", centred), (row,), "sum"
-    )
+    total = Stage(call.namer.unique("softmax_sum"), outer, Unary("exp", centred), (row,), "sum")
     result = centred - Unary("log", Read(total.name, here(outer)))
     return peak, total, Stage(call.namer.unique("log_softmax"), axes, result)
 
@@ -88,9 +86,7 @@ def layer_normalization(call: Call) -> Stages:
     Kind.ROWS,
     roles=("data", "scale", "bias"),
     cases=(
-        Case(
-            ((2, 6, 4, 5), (6,), (6,)), {"num_groups": 3, "epsilon": 1e-5}, constant=(1, 2)
-        ),
+        Case(((2, 6, 4, 5), (6,), (6,)), {"num_groups": 3, "epsilon": 1e-5}, constant=(1, 2)),
         Case(((1, 4, 7), (4,), (4,)), {"num_groups": 1, "epsilon": 1e-3}, constant=(1, 2)),
     ),
 )
