@@ -68,6 +68,16 @@ def load_proto(
 
 
 def _import(model: onnx.ModelProto, base_dir: Path, shapes: Shapes, name: str, where: str) -> Graph:
+    try:
+        return _whole(model, base_dir, shapes, name, where)
+    except NoctuneError:
+        raise
+    except Exception as error:  # damaged messages break the onnx package in many ways
+        why = f"{type(error).__name__}: {error}"
+        raise ModelError("the model is damaged", where=where, why=why) from error
+
+
+def _whole(model: onnx.ModelProto, base_dir: Path, shapes: Shapes, name: str, where: str) -> Graph:
     walk = _Walk(base_dir, where, local_functions(model))
     graph = model.graph
     env: Env = {}

@@ -81,7 +81,7 @@ def tensor_array(tensor: TensorProto, base_dir: Path, where: str) -> Array:
         if tensor.data_location == TensorProto.EXTERNAL:
             return widen(_external(tensor, base_dir, where))
         return widen(numpy_helper.to_array(tensor))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         name = tensor.name or "unnamed"
         raise ModelError(f"tensor '{name}' is damaged", where=where, why=str(error)) from error
 
