@@ -28,7 +28,7 @@ class Scratch:
     """A tuner's folder with one folder for each worker."""
 
     def __init__(self, base: str | None = None) -> None:
-        self.base = Path(base or tempfile.gettempdir())
+        self.base = Path(base or tempfile.gettempdir()).resolve()
         sweep(self.base)
         try:
             self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.base))
@@ -46,9 +46,10 @@ class Scratch:
         return str(self.path / name)
 
     def renew(self, folder: str) -> None:
-        """An empty folder in place of whatever was left there; OSError if the disk is full."""
+        """An empty folder in place of whatever was left there; none if the disk is full."""
         shutil.rmtree(folder, ignore_errors=True)
-        os.makedirs(folder, exist_ok=True)
+        with contextlib.suppress(OSError):
+            os.makedirs(folder, exist_ok=True)
 
     def close(self) -> None:
         """Remove the folder; harmless if repeated."""
@@ -56,12 +57,14 @@ class Scratch:
         if self._lock >= 0:
             os.close(self._lock)
         self._lock = -1
-        if self._janitor is not None:
-            self._janitor.communicate()
+        janitor, self._janitor = self._janitor, None
+        if janitor is not None:
+            janitor.communicate(b"done\n")
 
 
 def _start_janitor(folder: Path) -> subprocess.Popen[bytes] | None:
-    command = ["/bin/sh", "-c", 'trap "" HUP INT TERM; read -r _; sleep 0.2; rm -rf -- "$1"', "sh"]
+    script = 'trap "" HUP INT TERM; read -r _ && exit; sleep 0.2; rm -rf -- "$1"'
+    command = ["/bin/sh", "-c", script, "sh"]
     try:
         return subprocess.Popen(
             [*command, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,

@@ -126,7 +126,7 @@ class Worker:
         self._errors = os.memfd_create("noctune-stderr")
         fcntl.fcntl(self._errors, fcntl.F_SETFL, os.O_APPEND)
         options = {
-            "pass_fds": (request, reply), "stdin": subprocess.DEVNULL, "cwd": self.setup.folder,
+            "pass_fds": (request, reply), "stdin": subprocess.DEVNULL, "cwd": "/",
             "stdout": subprocess.DEVNULL, "stderr": self._errors, "start_new_session": True,
             "env": _environment(self.setup.folder),
         }  # fmt: skip

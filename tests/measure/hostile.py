@@ -88,7 +88,8 @@ def _misbuild(kind: str) -> None:
             while True:
                 hoard.append(bytearray(64 << 20))
         case "build_full":
-            raise OSError(28, os.strerror(28))
+            with open("/dev/full", "wb", buffering=0) as file:
+                file.write(b"object code")
         case "build_files":
             Path("junk").write_bytes(bytes(1 << 20))
         case "build_print":

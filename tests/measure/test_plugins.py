@@ -1,0 +1,79 @@
+"""What every builder and every runner must do, over all rows of the tables and the test's own."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from dataclasses import asdict
+
+import pytest
+from hostile import BUILDER, good, search_task
+from stub_runner import RUNNER
+
+from engine.errors import NoctuneError
+from engine.measure import MeasureOptions, Measurer
+from engine.measure.plugins import BUILDERS, RUNNERS, Runner, find
+from engine.measure.protocol import Built, Problem
+from engine.records import ErrorKind, TimingMode
+from engine.target import host
+
+BUILDER_NAMES = (*BUILDERS, BUILDER)
+RUNNER_NAMES = (*RUNNERS, RUNNER)
+
+
+def problem(timing_mode: TimingMode = TimingMode.COLD_WEIGHTS) -> Problem:
+    workload = search_task().workload
+    return Problem("k", workload.dag, workload.layouts, host(), 1, timing_mode)
+
+
+@pytest.mark.parametrize("name", RUNNER_NAMES)
+class TestRunner:
+    def runner(self, name: str) -> Runner:
+        made: Runner = find(name, RUNNERS)(
+            asdict(MeasureOptions()), tuple(os.sched_getaffinity(0))[:1]
+        )
+        return made
+
+    def test_life_of_a_candidate(self, name: str) -> None:
+        runner = self.runner(name)
+        reference = runner.prepare(problem(), None)
+        built: Built = find(BUILDER, BUILDERS)(problem(), good())
+        assert 0.0 <= runner.load(1, good(), built) < 1e-3
+        few, many = runner.sample(1, 3), runner.sample(1, 300)
+        assert 0.0 < few.seconds < many.seconds
+        assert many.wall >= many.seconds * 0.999
+        runner.check(1)
+        assert runner.held_bytes() >= 0
+        runner.drop(1)
+        runner.drop(1)
+        again = pickle.loads(pickle.dumps(reference))
+        assert runner.prepare(problem(), again) is again
+        assert 0.0 <= runner.load(2, good(), built) < 1e-3
+
+    @pytest.mark.parametrize("mode", list(TimingMode))
+    def test_every_timing_mode(self, name: str, mode: TimingMode) -> None:
+        runner = self.runner(name)
+        runner.prepare(problem(mode), None)
+        runner.load(1, good(), find(BUILDER, BUILDERS)(problem(mode), good()))
+        assert runner.sample(1, 10).seconds > 0
+
+    def test_probe(self, name: str) -> None:
+        assert 0.0 < self.runner(name).probe() < 10.0
+
+
+@pytest.mark.parametrize("seconds", [0, 1])
+def test_time_of_zero_in_a_round(measurer: Callable[..., Measurer], seconds: int) -> None:
+    """G2-01: 0.0 s and 1e-9 s a call; the round goes on."""
+    maker = measurer(runner=RUNNER)
+    zero, other = maker.measure(search_task(), [good(seconds), good(2000)])
+    assert other.valid and other.latency == pytest.approx(2e-6)
+    if seconds == 0:
+        assert zero.error is ErrorKind.UNMEASURABLE and zero.times == ()
+    else:
+        assert zero.valid and zero.latency == pytest.approx(1e-9)
+
+
+def test_unknown_plugin() -> None:
+    with pytest.raises(NoctuneError, match="unknown plug-in 'nonsense'"):
+        find("nonsense", BUILDERS)
