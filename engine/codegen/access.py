@@ -1,0 +1,220 @@
+"""Addresses: from a logical index and a layout to pointers, guards, loads and stores.
+
+In: affine indices over a nest's sub-loops.  Out: IR through an Emitter.  An address is a pointer
+for the symbolic part (hoisted to the loop that defines it) plus a constant offset for the unrolled
+part, so that a register tile's loads differ only in immediates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from engine.codegen.emitter import Emitter
+from engine.expr import Affine, Layout
+from engine.space.nest import LANE
+
+Symbolic = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The index must lie in [low, high); it may not for some points of the loops."""
+
+    index: Affine
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """`flat` is the offset in floats over sub-loops; None if blocks and index do not line up, then
+    `index` is evaluated dimension by dimension."""
+
+    buffer: str
+    layout: Layout
+    index: tuple[Affine, ...]
+    flat: Affine | None
+    lane: int
+    guards: tuple[Guard, ...]
+
+
+def resolve(
+    buffer: str,
+    layout: Layout,
+    axis_index: Sequence[Affine],
+    axis_extents: Mapping[str, int],
+    axis_map: Mapping[str, Affine],
+    counts: Mapping[str, int],
+    *,
+    zero_fill: bool,
+) -> Address:
+    """The address of `layout[axis_index]`.
+
+    `axis_index` is over axes, `axis_map` gives each axis over sub-loops that run `counts` times.
+    With `zero_fill`, reading the layout's zero halo is as good as a guard.
+    """
+    guards = []
+    index = []
+    for dim, (affine, size) in enumerate(zip(axis_index, layout.shape, strict=True)):
+        low, high = affine.bounds(axis_extents)
+        over = affine.substitute(axis_map)
+        index.append(over)
+        before, after = layout.halo_of(dim) if zero_fill else (0, 0)
+        if low < -before or high > size - 1 + after:
+            guards.append(Guard(over, -before, size + after))
+    flat = _flatten(layout, index, counts)
+    lane = flat.coeff(LANE) if flat is not None else -1
+    if any(g.index.coeff(LANE) for g in guards):
+        flat, lane = None, -1
+    return Address(buffer, layout, tuple(index), flat, lane, tuple(guards))
+
+
+def _flatten(layout: Layout, index: Sequence[Affine], counts: Mapping[str, int]) -> Affine | None:
+    total = Affine((), layout.offset)
+    for dim, affine in enumerate(index):
+        used = Affine.of([t for t in affine.terms if counts[t[0]] > 1], affine.const)
+        if dim != layout.block_axis or not layout.blocked:
+            total = total + used * layout.strides[dim]
+            continue
+        block = layout.block
+        inner = Affine.of([t for t in used.terms if t[1] % block], used.const % block)
+        low, high = inner.bounds(counts)
+        if low < 0 or high >= block:
+            return None
+        outer = Affine.of(
+            [(n, c // block) for n, c in used.terms if c % block == 0], used.const // block
+        )
+        total = total + outer * layout.strides[dim] + inner
+    return total
+
+
+class Memory:
+    """Emits pointers, conditions, loads and stores for one function."""
+
+    def __init__(self, emitter: Emitter, counts: Mapping[str, int]) -> None:
+        self.e = emitter
+        self.counts = dict(counts)
+        self.points: dict[str, int] = {}
+        self.bases: dict[str, str] = {}
+
+    def split(self, affine: Affine) -> tuple[Symbolic, int]:
+        """The part over loop variables in scope, and the constant of the current point."""
+        const = affine.const
+        symbolic = []
+        for name, coeff in affine.terms:
+            if name == LANE:
+                continue
+            value = self.points.get(name)
+            if value is None:
+                symbolic.append((name, coeff))
+            else:
+                const += coeff * value
+        return tuple(symbolic), const
+
+    def _depth(self, name: str) -> int:
+        for depth, scope in enumerate(self.e.scopes):
+            if scope.variable == name:
+                return depth
+        raise KeyError(f"loop variable {name} is not in scope")
+
+    def integer(self, symbolic: Symbolic, const: int) -> str:
+        """SSA i64 of an affine expression, hoisted as far out as its variables allow."""
+        ordered = sorted(symbolic, key=lambda t: self._depth(t[0]))
+        value = str(const)
+        for i, (name, coeff) in enumerate(ordered):
+            source = self.e.value_of(name)
+            scaled = source
+            if coeff != 1:
+                scaled = self.e.hoisted(
+                    [name],
+                    ("scaled", source, coeff),
+                    lambda s=source, c=coeff: f"mul nsw i64 {s}, {c}",
+                )
+            prefix = tuple(ordered[: i + 1])
+            value = self.e.hoisted(
+                [name],
+                ("int", prefix, const, value),
+                lambda v=value, s=scaled: f"add nsw i64 {v}, {s}",
+            )
+        return value
+
+    def pointer(self, buffer: str, symbolic: Symbolic) -> str:
+        """Pointer to the element at the symbolic part of an offset."""
+        pointer = self.bases[buffer]
+        for name, coeff in sorted(symbolic, key=lambda t: self._depth(t[0])):
+            source = self.e.value_of(name)
+            step = source
+            if coeff != 1:
+                step = self.e.hoisted(
+                    [name],
+                    ("scaled", source, coeff),
+                    lambda s=source, c=coeff: f"mul nsw i64 {s}, {c}",
+                )
+            pointer = self.e.hoisted(
+                [name],
+                ("pointer", pointer, step),
+                lambda p=pointer, s=step: f"getelementptr float, ptr {p}, i64 {s}",
+            )
+        return pointer
+
+    def at(self, pointer: str, offset: int | str) -> str:
+        if offset == 0:
+            return pointer
+        return self.e.op(f"getelementptr float, ptr {pointer}, i64 {offset}", "p")
+
+    def inside(self, address: Address) -> str | bool:
+        """Whether the current point is inside the tensor: known, or an SSA i1."""
+        conditions = []
+        for guard in address.guards:
+            symbolic, const = self.split(guard.index)
+            low, high = Affine.of(symbolic, const).bounds(self.counts)
+            if low >= guard.low and high < guard.high:
+                continue
+            if high < guard.low or low >= guard.high:
+                return False
+            value = self.integer(symbolic, const - guard.low)
+            conditions.append(self.e.hoisted(
+                [n for n, _ in symbolic],
+                ("inside", value, guard.high - guard.low),
+                lambda v=value, g=guard: f"icmp ult i64 {v}, {g.high - g.low}",
+            ))  # fmt: skip
+        if not conditions:
+            return True
+        result = conditions[0]
+        for c in conditions[1:]:
+            result = self.e.op(f"and i1 {result}, {c}")
+        return result
+
+    def location(self, address: Address) -> str:
+        """Pointer to the current point (its lane 0); only for addresses with `flat`."""
+        assert address.flat is not None
+        symbolic, const = self.split(address.flat)
+        return self.at(self.pointer(address.buffer, symbolic), const)
+
+    def lane_location(self, address: Address, lane: int) -> tuple[str, str | bool]:
+        """Pointer and inside-condition of one lane, computed dimension by dimension."""
+        layout = address.layout
+        offset, condition = str(layout.offset), None
+        for dim, affine in enumerate(address.index):
+            shifted = Affine.of(
+                [t for t in affine.terms if t[0] != LANE], affine.const + lane * affine.coeff(LANE)
+            )
+            symbolic, const = self.split(shifted)
+            value = self.integer(symbolic, const)
+            low, high = Affine.of(symbolic, const).bounds(self.counts)
+            before, after = layout.halo_of(dim)
+            if low < -before or high > layout.shape[dim] - 1 + after:
+                test = self.e.op(f"icmp ult i64 {value}, {layout.shape[dim]}")
+                condition = test if condition is None else self.e.op(f"and i1 {condition}, {test}")
+            offset = self._add_dimension(layout, dim, value, offset)
+        return self.at(self.bases[address.buffer], offset), True if condition is None else condition
+
+    def _add_dimension(self, layout: Layout, dim: int, value: str, offset: str) -> str:
+        if dim == layout.block_axis and layout.blocked:
+            block = self.e.op(f"sdiv i64 {value}, {layout.block}")
+            within = self.e.op(f"srem i64 {value}, {layout.block}")
+            offset = self.e.op(f"add i64 {offset}, {within}")
+            value = block
+        step = self.e.op(f"mul i64 {value}, {layout.strides[dim]}")
+        return self.e.op(f"add i64 {offset}, {step}")

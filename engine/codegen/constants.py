@@ -1,0 +1,29 @@
+"""Constants that are computed from other constants at compile time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.expr import ComputeDag
+from engine.space.winograd import weight_transform
+
+TRANSFORMS: dict[str, Callable[[NDArray[np.float32]], NDArray[np.float32]]] = {
+    "winograd2": lambda w: weight_transform(2, w),
+    "winograd4": lambda w: weight_transform(4, w),
+}
+"""Name in `Placeholder.derive` -> the transform."""
+
+
+def derive(
+    dag: ComputeDag, arrays: Mapping[str, NDArray[np.float32]]
+) -> dict[str, NDArray[np.float32]]:
+    """`arrays` and, for every derived placeholder, its values."""
+    out = dict(arrays)
+    for placeholder in dag.placeholders:
+        if placeholder.derive is not None:
+            transform, source = placeholder.derive
+            out[placeholder.name] = TRANSFORMS[transform](arrays[source])
+    return out

@@ -1,0 +1,171 @@
+"""Writes LLVM IR as text: SSA names, blocks, loops with carried values, hoisting.
+
+A scope is a loop body.  Address arithmetic that depends on outer loops only is appended to the entry
+of the loop that defines its variable, so that inner loops hold nothing but loads and arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+Lines: TypeAlias = "list[str | Lines]"
+
+
+@dataclass
+class Scope:
+    """A loop body under construction: `entry` grows after the fact, `memo` holds what is there."""
+
+    variable: str | None
+    entry: Lines = field(default_factory=list)
+    memo: dict[object, str] = field(default_factory=dict)
+
+
+class Emitter:
+    """Builds one function's body; `fused`: the target has fused multiply-add."""
+
+    def __init__(self, *, fused: bool = True) -> None:
+        self.fused = fused
+        self._count = 0
+        self.label = "entry"
+        root = Scope(None)
+        self.scopes = [root]
+        self._lines: Lines = ["entry:", root.entry]
+
+    def fresh(self, hint: str = "v") -> str:
+        self._count += 1
+        return f"%{hint}{self._count}"
+
+    def put(self, line: str) -> None:
+        self._lines.append("  " + line)
+
+    def op(self, text: str, hint: str = "v") -> str:
+        """Emits `%fresh = text` and gives the name."""
+        name = self.fresh(hint)
+        self._lines.append(f"  {name} = {text}")
+        return name
+
+    def block(self, label: str) -> None:
+        self._lines.append(f"{label}:")
+        self.label = label
+
+    def hoisted(self, variables: Sequence[str], key: object, text: Callable[[], str]) -> str:
+        """`%name = text` at the entry of the innermost loop that defines one of `variables`."""
+        scope = self.scopes[0]
+        for candidate in reversed(self.scopes):
+            if candidate.variable in variables:
+                scope = candidate
+                break
+        known = scope.memo.get(key)
+        if known is None:
+            instruction = text()
+            known = scope.memo[key] = self.fresh("h")
+            scope.entry.append(f"  {known} = {instruction}")
+        return known
+
+    def loop(
+        self,
+        variable: str,
+        start: str,
+        stop: str,
+        carried: Sequence[tuple[str, str]],
+        body: Callable[[list[str]], list[str]],
+        *,
+        guarded: bool = False,
+    ) -> list[str]:
+        """A counted loop; `carried` are (type, initial value); gives the final carried values.
+
+        `variable` is also the SSA name (without %).  With `guarded` the loop may run zero times.
+        """
+        self._count += 1
+        tag = f"L{self._count}"
+        name = "%" + ssa(variable) + f".{tag}"
+        before = self.label
+        skip = ""
+        if guarded:
+            check = self.op(f"icmp slt i64 {start}, {stop}")
+            self.put(f"br i1 {check}, label %{tag}, label %{tag}.exit")
+            skip = before
+        else:
+            self.put(f"br label %{tag}")
+        self.block(tag)
+        phis: Lines = []
+        self._lines.append(phis)
+        scope = Scope(variable)
+        self._lines.append(scope.entry)
+        self.scopes.append(scope)
+        self.scopes[-1].memo[("value", variable)] = name
+        values = [self.fresh("a") for _ in carried]
+        results = body(list(values))
+        self.scopes.pop()
+        following = self.op(f"add nuw nsw i64 {name}, 1")
+        done = self.op(f"icmp slt i64 {following}, {stop}")
+        latch = self.label
+        self.put(f"br i1 {done}, label %{tag}, label %{tag}.exit")
+        phis.append(f"  {name} = phi i64 [ {start}, %{before} ], [ {following}, %{latch} ]")
+        for (kind, initial), value, result in zip(carried, values, results, strict=True):
+            phis.append(f"  {value} = phi {kind} [ {initial}, %{before} ], [ {result}, %{latch} ]")
+        self.block(f"{tag}.exit")
+        if not skip:
+            return results
+        finals = []
+        for (kind, initial), result in zip(carried, results, strict=True):
+            finals.append(self.op(f"phi {kind} [ {initial}, %{skip} ], [ {result}, %{latch} ]"))
+        return finals
+
+    def branch(
+        self, condition: str, yes: Callable[[], None], no: Callable[[], None] | None
+    ) -> None:
+        """if/else without values."""
+        self._count += 1
+        tag = f"B{self._count}"
+        other = f"{tag}.no" if no else f"{tag}.end"
+        self.put(f"br i1 {condition}, label %{tag}.yes, label %{other}")
+        for label, part in ((f"{tag}.yes", yes), (f"{tag}.no", no)):
+            if part is None:
+                continue
+            self.block(label)
+            part()
+            self.put(f"br label %{tag}.end")
+        self.block(f"{tag}.end")
+
+    def value_of(self, variable: str) -> str:
+        """SSA name of a loop variable in scope."""
+        for scope in reversed(self.scopes):
+            name = scope.memo.get(("value", variable))
+            if name is not None:
+                return name
+        raise KeyError(variable)
+
+    def bind(self, variable: str, name: str) -> None:
+        """Makes `name` the value of `variable` in the innermost scope (which then defines it)."""
+        self.scopes[-1].memo[("value", variable)] = name
+
+    def open_scope(self, variable: str, name: str) -> None:
+        """A straight-line scope that defines `variable`; close with `close_scope`."""
+        scope = Scope(variable)
+        scope.memo[("value", variable)] = name
+        self._lines.append(scope.entry)
+        self.scopes.append(scope)
+
+    def close_scope(self) -> None:
+        self.scopes.pop()
+
+    def text(self) -> str:
+        out: list[str] = []
+
+        def flatten(lines: Lines) -> None:
+            for line in lines:
+                if isinstance(line, str):
+                    out.append(line)
+                else:
+                    flatten(line)
+
+        flatten(self._lines)
+        return "\n".join(out)
+
+
+def ssa(name: str) -> str:
+    """A loop variable's name in characters that LLVM takes."""
+    return "".join(c if c.isalnum() or c in "._" else "_" for c in name)

@@ -1,0 +1,368 @@
+"""One nest's loops, register tile, epilogue and stores.
+
+In: a `space.nest.Nest` inside a region.  Out: IR through the region's emitter.  Every loop level with
+a remainder is emitted twice, for full steps and for the rest, so that inner code knows its extents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from math import prod
+from typing import Protocol
+
+from engine.codegen import vector_math as vm
+from engine.codegen.access import Address, Memory, resolve
+from engine.codegen.emitter import Emitter
+from engine.codegen.plan import KernelPlan
+from engine.codegen.values import Env, Values, point_env
+from engine.expr import REDUCERS, Affine, Binary, Read, Stage, row_major, var
+from engine.space.nest import LANE, Level, Nest, Region
+
+
+class RegionContext(Protocol):
+    """What a nest needs of the function it is written into."""
+
+    plan: KernelPlan
+    region: Region
+    e: Emitter
+    memory: Memory
+
+    def share(self, total: int, body: Callable[[str], None]) -> None: ...
+
+    def decode(self, point: str, extents: Sequence[int]) -> list[str]: ...
+
+
+def trip_counts(nest: Nest, region: Region) -> dict[str, int]:
+    """Largest trip count of every sub-loop."""
+    current = nest.stage.extents
+    found = {a.name: a.extent for a in region.shared}
+    numbers: dict[str, int] = {}
+    for level in nest.outer + nest.reduction:
+        number = numbers.get(level.axis, 0)
+        numbers[level.axis] = number + 1
+        found[f"{level.axis}.{number}"] = -(-current[level.axis] // level.step)
+        current[level.axis] = min(level.step, current[level.axis])
+    for axis, points in nest.tile.items():
+        found[f"{axis}.t"] = points
+    if nest.vector is not None:
+        found[LANE] = min(nest.lanes, nest.stage.extents[nest.vector])
+    return found
+
+
+class NestWriter:
+    """Emits one nest's loops, register tile and epilogue."""
+
+    def __init__(self, region: RegionContext, nest: Nest) -> None:
+        self.plan, self.r, self.nest, self.e = region.plan, region, nest, region.e
+        self.stage = nest.stage
+        self.extent = dict(self.stage.extents)
+        self.counts = trip_counts(nest, region.region)
+        self.memory = region.memory
+        self.memory.points = {}
+        self.memory.counts = self.counts
+        self.points = self.memory.points
+        self.axis_map = nest.axis_map(region.region.shared)
+        for axis in region.region.shared:
+            self.axis_map[axis.name] = var(axis.name)
+        self.order = [a.name for a in region.region.shared] + [n for n, _ in nest.sublevels()]
+        self.values = Values(self.memory, self.plan.dag, self.plan.program.inlined, self.address)
+        self.values.axis_map = self.axis_map
+        self._addresses: dict[object, Address] = {}
+        self.envs = self._stage_envs()
+        self.kind = "float" if nest.lanes == 1 else f"<{nest.lanes} x float>"
+
+    def _stage_envs(self) -> dict[str, Env]:
+        """Axes of head and epilogue stages over the head's axes."""
+        envs: dict[str, Env] = {self.stage.name: point_env(self.stage)}
+        place = self.stage.store_index
+        for stage in self.nest.epilogue:
+            envs[stage.name] = {a.name: i for a, i in zip(stage.axes, place, strict=True)}
+        return envs
+
+    def address(self, read: Read, env: Env) -> Address:
+        index = tuple(i.substitute(env) for i in read.index)
+        key = (read.tensor, index, read.fill)
+        if key not in self._addresses:
+            self._addresses[key] = self._resolve(read.tensor, index, read)
+        return self._addresses[key]
+
+    def _resolve(self, tensor: str, index: tuple[Affine, ...], read: Read) -> Address:
+        extents = self.stage.extents | {a.name: a.extent for a in self.r.region.shared}
+        if tensor not in self.plan.constant:
+            return resolve(
+                tensor, self.plan.layouts[tensor], index, extents, self.axis_map, self.counts,
+                zero_fill=read.fill in (0.0, None),
+            )  # fmt: skip
+        over = tuple(i.substitute(self.axis_map) for i in index)
+        packing = self.plan.packing(read, over, self.nest, self.counts, self.order)
+        layout = row_major(tuple(extent for _, extent in packing.loops))
+        if self.plan.is_plain(tensor) or not packing.loops:
+            return resolve(tensor, layout, index, extents, self.axis_map, self.counts,
+                           zero_fill=True)  # fmt: skip
+        own = [var(n) for n, _ in packing.loops]
+        identity = {n: var(n) for n, _ in packing.loops}
+        return resolve(tensor, layout, own, self.counts, identity, self.counts, zero_fill=True)
+
+    # -- loops ------------------------------------------------------------------------------
+
+    def serial(self) -> None:
+        self._levels(self._named(self.nest.outer), [], self._tile_all)
+
+    def parallel(self, depth: int) -> None:
+        """The first `depth` outer levels split over the threads, the others in order."""
+        levels = self._named(self.nest.outer)
+        shared, rest = levels[:depth], levels[depth:]
+        trips = []
+        for level, name in shared:
+            trips.append(self.counts[name])
+        if not shared:
+            self.r.share(1, lambda _: self._ignore(rest))
+            return
+
+        def body(point: str) -> None:
+            decoded = self.r.decode(point, trips)
+            for (_, name), value in zip(shared, decoded, strict=True):
+                self.e.open_scope(name, value)
+            self._branches(shared, decoded, rest)
+            for _ in shared:
+                self.e.close_scope()
+
+        self.r.share(prod(trips), body)
+
+    def _ignore(self, rest: Sequence[tuple[Level, str]]) -> None:
+        self._levels(rest, [], self._tile_all)
+
+    def _branches(
+        self,
+        shared: Sequence[tuple[Level, str]],
+        decoded: Sequence[str],
+        rest: Sequence[tuple[Level, str]],
+    ) -> None:
+        if not shared:
+            self._ignore(rest)
+            return
+        (level, name), value = shared[0], decoded[0]
+        whole, left = divmod(self.extent[level.axis], level.step)
+
+        def take(extent: int) -> None:
+            saved = self.extent[level.axis]
+            self.extent[level.axis] = extent
+            self._branches(shared[1:], decoded[1:], rest)
+            self.extent[level.axis] = saved
+
+        def remainder() -> None:
+            self.points[name] = whole
+            take(left)
+            del self.points[name]
+
+        if not left:
+            take(level.step)
+        elif not whole:
+            remainder()
+        else:
+            test = self.e.op(f"icmp slt i64 {value}, {whole}")
+            self.e.branch(test, lambda: take(level.step), remainder)
+
+    def _named(self, levels: Sequence[Level]) -> list[tuple[Level, str]]:
+        counts: dict[str, int] = {}
+        out = []
+        for level in levels:
+            number = counts.get(level.axis, 0)
+            counts[level.axis] = number + 1
+            out.append((level, f"{level.axis}.{number}"))
+        return out
+
+    def _levels(
+        self,
+        levels: Sequence[tuple[Level, str]],
+        carried: list[str],
+        inner: Callable[[list[str]], list[str]],
+    ) -> list[str]:
+        """Loops over `levels` around `inner`, which maps carried values to new ones."""
+        if not levels:
+            return inner(carried)
+        (level, name), rest = levels[0], levels[1:]
+        current = self.extent[level.axis]
+        whole, left = divmod(current, level.step)
+
+        def run(values: list[str]) -> list[str]:
+            return self._levels(rest, values, inner)
+
+        self.extent[level.axis] = level.step
+        if whole == 1 or level.unroll:
+            for i in range(whole):
+                self.points[name] = i
+                carried = run(carried)
+                del self.points[name]
+        elif whole:
+            pairs = [(self.kind, c) for c in carried]
+            carried = self.e.loop(name, "0", str(whole), pairs, run)
+        if left:
+            self.extent[level.axis] = left
+            self.points[name] = whole
+            carried = run(carried)
+            del self.points[name]
+        self.extent[level.axis] = current
+        return carried
+
+    # -- register tile ----------------------------------------------------------------------
+
+    def _tile_points(self) -> list[dict[str, int]]:
+        """Points of the tile inside the current extents, as values of the tile's sub-loops."""
+        ranges = []
+        for axis in self.nest.tile:
+            extent = self.extent[axis]
+            if axis == self.nest.vector and not self.nest.vector_reduces:
+                extent = -(-extent // self.nest.lanes)
+            ranges.append([(f"{axis}.t", i) for i in range(extent)])
+        return [dict(point) for point in product(*ranges)]
+
+    def _enter(self, point: Mapping[str, int]) -> None:
+        self.points.update(point)
+        nest = self.nest
+        if nest.vector is None or nest.vector_reduces:
+            return
+        rest = self.extent[nest.vector] - nest.lanes * point.get(f"{nest.vector}.t", 0)
+        self.values.valid = min(nest.lanes, rest)
+
+    def _tile_all(self, _: list[str]) -> list[str]:
+        self.values.kind, self.values.lanes = self.kind, self.nest.lanes
+        self.values.valid = self.nest.lanes
+        self.values.known = {}
+        self.values.forget()
+        points = self._tile_points()
+        looped = self.stage.reducer is not None and not self.stage.unroll
+        heads = self._reduce(points) if looped else [""] * len(points)
+        self.values.forget()
+        if self.nest.vector_reduces:
+            self.values.kind, self.values.lanes, self.values.valid = "float", 1, 1
+        for point, head in zip(points, heads, strict=True):
+            self._finish(point, head)
+        for name in points[0]:
+            self.points.pop(name, None)
+        return []
+
+    def _finish(self, point: Mapping[str, int], head: str) -> None:
+        """Epilogue and stores of one point."""
+        self._enter(point)
+        self.values.known = {}
+        for stage in (self.stage, *self.nest.epilogue):
+            value = head
+            if stage is not self.stage or not head:
+                compute = self.values.unrolled_sum if stage.reducer else self.values.body
+                value = self.values.text(compute(stage, self.envs[stage.name]))
+            self.values.known[stage.name] = value
+            if stage.name in self.nest.stores:
+                self._store(stage, value)
+
+    def _reduce(self, points: list[dict[str, int]]) -> list[str]:
+        reducer = self.stage.reducer
+        assert reducer is not None
+        neutral = vm.literal(REDUCERS[reducer], self.kind)
+
+        def body(values: list[str]) -> list[str]:
+            self.values.forget()
+            out = []
+            for point, value in zip(points, values, strict=True):
+                self._enter(point)
+                out.append(self._combine(reducer, value))
+            return out
+
+        results = self._levels(self._named(self.nest.reduction), [neutral] * len(points), body)
+        if self.nest.vector_reduces:
+            results = [self._horizontal(reducer, r) for r in results]
+        return results
+
+    def _combine(self, reducer: str, value: str) -> str:
+        env = self.envs[self.stage.name]
+        body = self.stage.body
+        masked = self.nest.vector_reduces and self._valid_reduced() < self.nest.lanes
+        if reducer == "sum" and isinstance(body, Binary) and body.op == "mul" and not masked:
+            x = self.values.text(self.values.get(body.x, env))
+            y = self.values.text(self.values.get(body.y, env))
+            return vm.fma(self.e, self.kind, x, y, value)
+        term = self.values.text(self.values.get(body, env))
+        if masked:
+            term = self._mask(term, self._valid_reduced(), vm.literal(REDUCERS[reducer], self.kind))
+        combine = {"sum": "add", "prod": "mul"}.get(reducer, reducer)
+        return vm.BINARY[combine](self.e, self.kind, value, term)
+
+    def _valid_reduced(self) -> int:
+        assert self.nest.vector is not None
+        return min(self.extent[self.nest.vector], self.nest.lanes)
+
+    def _mask(self, value: str, valid: int, other: str) -> str:
+        lanes = self.nest.lanes
+        flags = ", ".join(f"i1 {int(i < valid)}" for i in range(lanes))
+        return self.e.op(
+            f"select <{lanes} x i1> <{flags}>, {self.kind} {value}, {self.kind} {other}"
+        )
+
+    def _horizontal(self, reducer: str, value: str) -> str:
+        """All lanes combined into one float."""
+        name, start = {
+            "sum": ("fadd", "float -0.0, "), "prod": ("fmul", "float 1.0, "),
+            "max": ("fmaximum", ""), "min": ("fminimum", ""),
+        }[reducer]  # fmt: skip
+        flags = "reassoc " if start else ""
+        mangled = vm.suffix(self.kind)
+        return self.e.op(
+            f"call {flags}float @llvm.vector.reduce.{name}.{mangled}({start}{self.kind} {value})"
+        )
+
+    # -- stores -----------------------------------------------------------------------------
+
+    def _store(self, stage: Stage, value: str) -> None:
+        env = self.envs[stage.name]
+        place = tuple(i.substitute(env) for i in stage.store_index)
+        address = self._store_address(stage.name, place)
+        inside = self.memory.inside(address) if address.flat is not None else True
+        if inside is False:
+            return
+        if inside is True:
+            self._store_at(address, value)
+            return
+        assert isinstance(inside, str)
+        self.e.branch(inside, lambda: self._store_at(address, value), None)
+
+    def _store_address(self, tensor: str, place: tuple[Affine, ...]) -> Address:
+        key = ("store", tensor, place)
+        if key not in self._addresses:
+            extents = self.stage.extents | {a.name: a.extent for a in self.r.region.shared}
+            self._addresses[key] = resolve(
+                tensor, self.plan.layouts[tensor], place, extents, self.axis_map, self.counts,
+                zero_fill=False,
+            )  # fmt: skip
+        return self._addresses[key]
+
+    def _store_at(self, address: Address, value: str) -> None:
+        lanes, valid, kind = self.values.lanes, self.values.valid, self.values.kind
+        if address.flat is None or (address.lane != 1 and lanes > 1):
+            self._scatter(address, value)
+            return
+        pointer = self.memory.location(address)
+        if lanes == 1 or valid == lanes:
+            self.e.put(f"store {kind} {value}, ptr {pointer}, align 4")
+            return
+        if address.layout.blocked and address.layout.block % lanes == 0:
+            value = self._mask(value, valid, "zeroinitializer")
+            self.e.put(f"store {kind} {value}, ptr {pointer}, align 4")
+            return
+        flags = ", ".join(f"i1 {int(i < valid)}" for i in range(lanes))
+        self.e.put(
+            f"call void @llvm.masked.store.{vm.suffix(kind)}.p0({kind} {value}, "
+            f"ptr align 4 {pointer}, <{lanes} x i1> <{flags}>)"
+        )
+
+    def _scatter(self, address: Address, value: str) -> None:
+        for lane in range(min(self.values.valid, self.values.lanes)):
+            single = value
+            if self.values.lanes > 1:
+                single = self.e.op(f"extractelement {self.values.kind} {value}, i64 {lane}")
+            pointer, inside = self.memory.lane_location(address, lane)
+            store = f"store float {single}, ptr {pointer}, align 4"
+            if isinstance(inside, str):
+                self.e.branch(inside, lambda s=store: self.e.put(s), None)
+            else:
+                self.e.put(store)

@@ -1,0 +1,213 @@
+"""Features of whole populations: what the machine sees of a schedule, whatever the operator.
+
+One row a candidate; sums over the groups of a sketch, or the worst group where that decides.  Sizes
+are log2(1 + x), so that a model trained on small tasks ranks large ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.expr import Affine
+from engine.space.tiling import Columns, Tiling
+from engine.target import Target
+
+if TYPE_CHECKING:
+    from engine.space.sketch import Sketch
+
+Floats = NDArray[np.float64]
+
+FEATURES = (
+    "fma_cycles", "load_cycles", "lane_use", "accumulators", "register_need", "spills",
+    "loads_per_fma", "inner_fmas", "tile_passes", "ragged", "l1_bytes", "l2_bytes", "tile_bytes",
+    "weight_tile_bytes", "block_bytes", "from_l2", "from_l3", "from_memory", "constant_bytes",
+    "store_bytes", "work_items", "imbalance", "regions", "temporary_bytes", "gathers",
+    "arithmetic_intensity", "vector_outer", "vector_inner", "unrolled", "winograd", "reduces_lanes",
+    "points",
+)  # fmt: skip
+_LOGGED = {
+    "fma_cycles", "load_cycles", "inner_fmas", "tile_passes", "l1_bytes", "l2_bytes", "tile_bytes",
+    "weight_tile_bytes", "block_bytes", "from_l2", "from_l3", "from_memory", "constant_bytes",
+    "store_bytes", "work_items", "temporary_bytes", "points", "arithmetic_intensity",
+}  # fmt: skip
+
+
+def features(sketch: Sketch, matrix: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Shape (rows, len(FEATURES)), float32, finite."""
+    n = len(matrix)
+    columns = sketch.columns(matrix)
+    total = {name: np.zeros(n) for name in FEATURES}
+    for tiling in sketch.tilings:
+        part = _group(tiling, columns, n)
+        for name, values in part.items():
+            if name in ("accumulators", "register_need", "spills", "loads_per_fma", "inner_fmas",
+                        "ragged", "imbalance", "tile_bytes", "weight_tile_bytes", "block_bytes"):  # fmt: skip
+                heavier = part["fma_cycles"] >= total["fma_cycles"] - part["fma_cycles"]
+                total[name] = np.where(heavier, values, total[name])
+            elif name == "lane_use":
+                total[name] = np.maximum(total[name], values)
+            else:
+                total[name] = total[name] + values
+    total["regions"] = np.full(n, 1.0 if sketch.skeleton.shared else len(sketch.tilings))
+    total["winograd"] = np.full(n, _tile_of(sketch.dag.algorithm))
+    bytes_moved = total["from_l3"] + total["from_memory"] + total["store_bytes"] + 1
+    total["arithmetic_intensity"] = total["fma_cycles"] * 64 / bytes_moved
+    out = np.stack([
+        np.log2(1 + total[f]) if f in _LOGGED else total[f] for f in FEATURES
+    ], axis=1)  # fmt: skip
+    return np.nan_to_num(out, posinf=60.0, neginf=-60.0).astype(np.float32)
+
+
+def _tile_of(algorithm: str) -> float:
+    digits = "".join(c for c in algorithm.split(".")[0] if c.isdigit())
+    return float(digits) if digits else 0.0
+
+
+def _reach(affine: Affine, spans: dict[str, Floats], n: int) -> Floats:
+    """Elements that an index runs through while each axis runs through its span."""
+    out = np.ones(n)
+    for name, coeff in affine.terms:
+        out = out + abs(coeff) * (spans.get(name, np.ones(n)) - 1)
+    return out
+
+
+def _footprint(tiling: Tiling, spans: dict[str, Floats], n: int, *, constants: bool) -> Floats:
+    """Bytes that one pass over the spans touches in constants, or in variables."""
+    total = np.zeros(n)
+    seen = set()
+    for read in tiling.skeleton.reads_of(tiling.group.stage):
+        if read.tensor in tiling.skeleton.dag.constants or (read.tensor, read.index) in seen:
+            continue
+        seen.add((read.tensor, read.index))
+        if tiling.skeleton.is_constant(read.tensor) is not constants:
+            continue
+        size = np.ones(n)
+        for affine in read.index:
+            size = size * _reach(affine, spans, n)
+        total = total + 4 * size
+    return total
+
+
+def _group(tiling: Tiling, columns: Columns, n: int) -> dict[str, Floats]:
+    group, target = tiling.group, tiling.skeleton.target
+    tiles = {k: v.astype(np.float64) for k, v in tiling.tile_columns(columns, n).items()}
+    full = {a.name: np.full(n, float(a.extent)) for a in group.stage.axes}
+    reduce_points = float(np.prod([a.extent for a in group.stage.reduce_axes] or [1]))
+    outside = float(np.prod([a.extent for a in tiling.skeleton.shared] or [1]))
+    fixed = float(np.prod(list(tiling.fixed_tile.values()) or [1]))
+    lanes = tiling.lanes
+    if group.vector_reduces:
+        reduce_points = reduce_points / lanes
+
+    passes, points, ragged = np.full(n, outside), np.ones(n), np.ones(n)
+    spans: dict[str, Floats] = {a.name: np.ones(n) for a in tiling.skeleton.shared}
+    block_spans = dict(spans)
+    block_trips = np.full(n, outside)
+    blocked = {a.name for a in tiling.blocked}
+    for axis in tiling.space:
+        units = float(tiling.units(axis))
+        tile = tiles[axis.name]
+        count = np.ceil(units / tile)
+        passes, points = passes * count, points * tile
+        ragged = ragged * units / (count * tile)
+        width = float(lanes) if axis.name == group.vector and not group.vector_reduces else 1.0
+        spans[axis.name] = np.minimum(tile * width, full[axis.name])
+        block = (
+            tiling.column(columns, f"{axis.name}.block", 1, n)
+            if axis.name in blocked
+            else (count if tiling.reuse else np.ones(n))
+        )
+        block_spans[axis.name] = np.minimum(tile * block * width, full[axis.name])
+        if axis.name in blocked or not tiling.reuse:
+            block_trips = block_trips * np.ceil(count / block)
+    for axis in group.stage.reduce_axes:
+        spans[axis.name] = block_spans[axis.name] = np.full(n, float(axis.extent))
+    for name, extent in tiling.fixed_tile.items():
+        spans[name] = block_spans[name] = np.full(n, float(extent))
+
+    vectors = tiles.get(group.vector or "", np.ones(n)) if not group.vector_reduces else np.ones(n)
+    plain = points / vectors
+    fmas = passes * points * fixed * reduce_points
+    loads = passes * (plain + vectors) * fixed * reduce_points
+    registers = target.vector_registers
+    need = points + np.minimum(vectors, plain) + 1
+    tile_data = _footprint(tiling, spans, n, constants=False)
+    tile_const = _footprint(tiling, spans, n, constants=True)
+    block_data = _footprint(tiling, block_spans, n, constants=False)
+    block_const = _footprint(tiling, block_spans, n, constants=True)
+    whole = (
+        dict.fromkeys(full, np.ones(n))
+        | full
+        | {
+            a.name: np.full(n, float(a.extent))
+            for a in group.stage.reduce_axes + tiling.skeleton.shared
+        }
+    )
+    all_data = _footprint(tiling, whole, n, constants=False)
+    all_const = _footprint(tiling, whole, n, constants=True)
+    if group.vector is None or group.vector_reduces:
+        inner_first = np.zeros(n, dtype=bool)
+    else:
+        inner_first = tiling.column(columns, "inner", 0, n) == 0
+    l1, l2 = target.l1 * 0.9, target.l2 * 0.8
+    # Within a block the loop that runs faster re-reads the other operand's tile.
+    kept = np.where(inner_first, tile_data, tile_const)
+    streamed = np.where(inner_first, tile_const, tile_data)
+    from_l2 = passes * (streamed + np.where(kept + streamed > l1, kept, kept / 8))
+    fits = block_data + block_const <= l2
+    from_l3 = block_trips * np.where(fits, block_data + block_const, 0)
+    from_l3 = from_l3 + np.where(fits, 0, passes * np.minimum(streamed, tile_data + tile_const))
+    from_l3 = np.maximum(from_l3 - np.where(all_data + all_const < l2, all_data, 0), 0)
+    unroll = tiling.column(columns, "unroll", 1, n)
+    stored = 4.0 * float(np.prod(group.stage.shape)) * max(len(group.stores), 1)
+    items = block_trips
+    threads = float(tiling.threads)
+    share = np.ceil(items / threads) * threads / items
+    return {
+        "fma_cycles": fmas / 2, "load_cycles": loads / 2, "ragged": ragged,
+        "lane_use": np.full(n, _lane_use(tiling)), "accumulators": points / registers,
+        "register_need": need / registers, "spills": np.maximum(need - registers, 0),
+        "loads_per_fma": loads / fmas, "inner_fmas": points * unroll, "tile_passes": passes,
+        "l1_bytes": loads * 4 * lanes, "l2_bytes": block_data + block_const,
+        "tile_bytes": tile_data, "weight_tile_bytes": tile_const, "block_bytes": block_data,
+        "from_l2": from_l2, "from_l3": from_l3, "from_memory": all_const,
+        "constant_bytes": all_const, "store_bytes": np.full(n, stored), "work_items": items,
+        "imbalance": share - 1, "temporary_bytes": np.zeros(n) + _temporary_bytes(tiling),
+        "gathers": np.zeros(n), "unrolled": unroll.astype(np.float64) / 16,
+        "vector_outer": tiling.column(columns, "outer", 0, n).astype(np.float64),
+        "vector_inner": (~inner_first).astype(np.float64),
+        "reduces_lanes": np.full(n, float(group.vector_reduces)),
+        "points": passes * points * fixed,
+    }  # fmt: skip
+
+
+def _lane_use(tiling: Tiling) -> float:
+    if tiling.group.vector is None:
+        return 1.0 / tiling.skeleton.target.lanes
+    extent = tiling.group.axis(tiling.group.vector).extent
+    return extent / (-(-extent // tiling.lanes) * tiling.lanes)
+
+
+def _temporary_bytes(tiling: Tiling) -> float:
+    layouts = tiling.skeleton.layouts
+    inside = [n for n in tiling.group.stores if n in tiling.skeleton.temporaries]
+    return float(sum(layouts[n].size * 4 for n in inside))
+
+
+def prior(rows: NDArray[np.float32], target: Target) -> Floats:
+    """Seconds by a roofline: arithmetic against the bytes of each level, plus fixed costs.
+
+    Assumes 2 vector operations and 2 loads a cycle at 3.2 GHz, 32 bytes a cycle from L2, 12 from
+    L3, 5 from memory.  Only the order matters: it ranks candidates before any record exists.
+    """
+    col = {name: rows[:, i].astype(np.float64) for i, name in enumerate(FEATURES)}
+    raw = {n: np.exp2(col[n]) - 1 if n in _LOGGED else col[n] for n in FEATURES}
+    few = np.clip(8.0 / np.maximum(col["accumulators"] * target.vector_registers, 1.0), 1.0, 8.0)
+    compute = np.maximum(raw["fma_cycles"] * few, raw["load_cycles"] * 1.05)
+    compute = compute + raw["tile_passes"] * 12 + col["spills"] * raw["fma_cycles"] * 0.2
+    cycles = np.maximum(compute, raw["from_l2"] / 24) + raw["from_l3"] / 14
+    cycles = np.maximum(cycles, raw["from_memory"] / 5) + raw["store_bytes"] / 16
+    return cycles * (1 + raw["imbalance"]) / 3.2e9 / max(target.cores, 1) + col["regions"] * 1.5e-6

@@ -1,0 +1,110 @@
+"""Rule: the axis that lies along the lanes of a vector register, and the temporaries' layouts.
+
+A space axis is best when the store and all loads of variables are contiguous or constant along it;
+constants are packed anyway.  A reduction axis serves when no space axis does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.expr import Layout, Stage
+from engine.space.skeleton import Group, Skeleton, lane_stride
+
+_SCATTER, _GATHER = 12, 8
+
+
+def apply(skeleton: Skeleton) -> list[Skeleton]:
+    """One skeleton with vector axes for all groups, temporaries laid out."""
+    layouts = dict(skeleton.layouts)
+    groups = []
+    for group in skeleton.groups:
+        current = replace(skeleton, layouts=layouts)
+        axis, reduces = _choose(current, group)
+        chosen = replace(group, vector=axis, vector_reduces=reduces)
+        groups.append(chosen)
+        for stage in chosen.stages:
+            if stage.name in chosen.stores and stage.name not in skeleton.dag.outputs:
+                layouts[stage.name] = temporary_layout(skeleton, chosen, stage)
+    return [replace(skeleton, groups=tuple(groups), layouts=layouts)]
+
+
+def _choose(skeleton: Skeleton, group: Group) -> tuple[str | None, bool]:
+    shared = {a.name for a in skeleton.shared}
+    best: tuple[float, str | None, bool] = (1.0, None, False)  # scalar code: one point a step
+    stage = group.stage
+    for axis in stage.axes:
+        if axis.name not in shared and axis.name not in stage.unroll and axis.extent > 1:
+            best = min(best, (_space_cost(skeleton, group, axis.name), axis.name, False))
+    if stage.reducer is None or set(a.name for a in stage.reduce_axes) <= set(stage.unroll):
+        return best[1], best[2]
+    for axis in stage.reduce_axes:
+        if axis.extent >= skeleton.target.lanes:
+            best = min(best, (_reduce_cost(skeleton, stage, axis.name), axis.name, True))
+    return best[1], best[2]
+
+
+def _space_cost(skeleton: Skeleton, group: Group, axis: str) -> float:
+    """Work per point, relative to scalar code."""
+    extent = group.axis(axis).extent
+    lanes = skeleton.target.lanes
+    used = min(extent, lanes) if extent < lanes else extent / (-(-extent // lanes))
+    cost = 1.0
+    for stage in group.stages:
+        table = {}
+        if stage is not group.stage:
+            own = group.stage.store_index
+            table = dict(zip((a.name for a in stage.axes), own, strict=True))
+        for read in skeleton.reads_of(stage):
+            if skeleton.is_constant(read.tensor) or read.tensor not in skeleton.layouts:
+                continue
+            moved = replace(read, index=tuple(i.substitute(table) for i in read.index))
+            stride = lane_stride(skeleton.layouts[read.tensor], moved, axis)
+            guarded = read.fill is not None and any(
+                i.coeff(axis) and len(i.terms) > 1 for i in moved.index
+            )
+            cost += _GATHER if stride not in (0, 1) or guarded else 0
+        if stage.name in group.stores and stage.name in skeleton.dag.outputs:
+            place = replace_index(group, stage)
+            stride = lane_stride(skeleton.layouts[stage.name], place, axis)
+            cost += _SCATTER if stride != 1 else 0
+    return cost / used
+
+
+def replace_index(group: Group, stage: Stage):  # type: ignore[no-untyped-def]
+    """The store of a stage as a Read over the head's axes."""
+    from engine.expr import Read
+
+    return Read(stage.name, group.stage.store_index)
+
+
+def _reduce_cost(skeleton: Skeleton, stage: Stage, axis: str) -> float:
+    cost = 1.6  # lanes are combined at the end
+    for read in skeleton.reads_of(stage):
+        if read.tensor not in skeleton.layouts or skeleton.is_constant(read.tensor):
+            continue
+        stride = lane_stride(skeleton.layouts[read.tensor], read, axis)
+        cost += _GATHER if stride not in (0, 1) else 0
+    return cost / skeleton.target.lanes
+
+
+def temporary_layout(skeleton: Skeleton, group: Group, stage: Stage) -> Layout:
+    """[unrolled axes][blocks of the vector axis][other axes][lanes]; shared axes have stride 0."""
+    shape = stage.shape
+    shared = {a.name for a in skeleton.shared}
+    place = group.stage.store_index
+    lanes = skeleton.target.lanes
+    block_axis = next(
+        (d for d, i in enumerate(place) if not group.vector_reduces and group.vector in i.axes), -1
+    )
+    block = lanes if block_axis >= 0 else 1
+    dims = [d for d, i in enumerate(place) if not (i.axes and set(i.axes) <= shared)]
+    unrolled = [d for d in dims if set(place[d].axes) & set(group.stage.unroll)]
+    rest = [d for d in dims if d not in unrolled and d != block_axis]
+    order = unrolled + ([block_axis] if block_axis in dims else []) + rest
+    strides = [0] * len(shape)
+    step = block
+    for d in reversed(order):
+        strides[d] = step
+        step *= -(-shape[d] // block) if d == block_axis else shape[d]
+    return Layout(shape, tuple(strides), 0, step, block_axis, block)
