@@ -49,6 +49,7 @@ class MemoryStore(Store):
         self._runs: dict[str, RunInfo] = {}
         self._rounds: dict[tuple[str, int], RoundInfo] = {}
         self._records: dict[Trial, MeasureRecord] = {}
+        self._groups: dict[tuple[str, RecordScope], dict[Trial, MeasureRecord]] = {}
         self._compiled: list[CompiledInfo] = []
         self._evaluations: list[EvaluationInfo] = []
 
@@ -190,16 +191,14 @@ class MemoryStore(Store):
                 self._runs[record.run_id] = RunInfo(
                     record.run_id, record.scope, status=RunStatus.IMPORTED, started=record.created
                 )
-            self._records.setdefault(_trial(record), record)
+            trial, group = _trial(record), (record.workload_key, record.scope)
+            kept = self._records.setdefault(trial, record)
+            self._groups.setdefault(group, {}).setdefault(trial, kept)
         return len(self._records) - before
 
-    def _of(self, key: str | None, scope: RecordScope) -> tuple[MeasureRecord, ...]:
+    def _of(self, key: str, scope: RecordScope) -> tuple[MeasureRecord, ...]:
         with self._lock:
-            return tuple(
-                record
-                for record in self._records.values()
-                if record.scope == scope and key in (None, record.workload_key)
-            )
+            return tuple(self._groups.get((clean_text(key), scope), {}).values())
 
     def history(
         self, workload_keys: Sequence[str], scope: RecordScope
@@ -209,7 +208,7 @@ class MemoryStore(Store):
     def records_for_model(
         self, scope: RecordScope, limit: int | None = None
     ) -> tuple[MeasureRecord, ...]:
-        records = self._of(None, scope)
+        records = tuple(self.iter_records(scope=scope))
         return records if limit is None else records[max(len(records) - limit, 0) :]
 
     def best(self, workload_keys: Sequence[str], scope: RecordScope) -> dict[str, MeasureRecord]:
@@ -227,11 +226,10 @@ class MemoryStore(Store):
         return {key: len(self._of(key, scope)) for key in workload_keys}
 
     def groups(self) -> tuple[GroupInfo, ...]:
-        parts: dict[tuple[str, RecordScope], list[MeasureRecord]] = {}
-        for record in self.iter_records():
-            parts.setdefault((record.workload_key, record.scope), []).append(record)
         groups = []
-        for (key, scope), records in parts.items():
+        with self._lock:
+            parts = [(*place, tuple(trials.values())) for place, trials in self._groups.items()]
+        for key, scope, records in parts:
             latencies = [record.latency for record in records if record.valid]
             best = min(latencies, default=None)
             groups.append(GroupInfo(key, scope, len(records), len(latencies), best))
@@ -259,8 +257,15 @@ class MemoryStore(Store):
             going += [record for record, gone in zip(records, goes, strict=True) if gone]
         archive(going)
         with self._lock:
-            gone = [self._records.pop(_trial(record), None) for record in going]
-        return sum(record is not None for record in gone)
+            return sum(self._remove(record) for record in going)
+
+    def _remove(self, record: MeasureRecord) -> bool:
+        trial, place = _trial(record), (record.workload_key, record.scope)
+        group = self._groups.get(place, {})
+        group.pop(trial, None)
+        if not group:
+            self._groups.pop(place, None)
+        return self._records.pop(trial, None) is not None
 
     # -- compiled networks ------------------------------------------------------------------------
 

@@ -174,6 +174,8 @@ def storable(record: MeasureRecord) -> MeasureRecord:
     predicted = record.predicted
     return replace(
         record,
+        workload_key=clean_text(record.workload_key),
+        run_id=clean_text(record.run_id),
         error=error,
         times=times if error is ErrorKind.OK else (),
         message=clean_text(message),

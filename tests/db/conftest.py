@@ -7,12 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from postgres_server import Server, running_server
 
+from db.models import Base
 from db.store import Store, open_store
 
 
@@ -23,11 +25,17 @@ def postgres() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres: Server) -> str:
-    """Name of a database with our tables; copying it is faster than migrating anew."""
+def postgres_shared(postgres: Server) -> str:
+    """The URL of a database that tests use one after the other, emptied in between."""
     url = postgres.new_database()
     open_store(url).close()
-    return url.rpartition("/")[2]
+    return url
+
+
+def empty_tables(url: str) -> None:
+    names = ", ".join(Base.metadata.tables)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"TRUNCATE {names} RESTART IDENTITY CASCADE".encode())
 
 
 @pytest.fixture(scope="session")
@@ -61,8 +69,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
         url = str(tmp_path / "records.db")
         shutil.copy(request.getfixturevalue("sqlite_template"), url)
     else:
-        server: Server = request.getfixturevalue("postgres")
-        url = server.new_database(f"TEMPLATE {request.getfixturevalue('postgres_template')}")
+        url = request.getfixturevalue("postgres_shared")
+        empty_tables(url)
     with open_store(url) as opened:
         yield opened
 
