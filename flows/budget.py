@@ -1,0 +1,87 @@
+"""Budgets: how much a run may still spend, and how large its next round is.
+
+In: a number of trials, a number of seconds, or both.  Out: the next round's size, 0 at the end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+LARGEST_ROUND = 64
+SMALLEST_ROUND = 8
+ROUNDS_PER_TASK = 4
+"""Rounds are made so small that the budget gives each task about this many."""
+FIRST_RATE = 10.0
+"""Trials a second assumed before any are measured."""
+
+
+@dataclass
+class Budget:
+    """Trials and seconds that a run may spend; None means no limit.  `clock` gives seconds."""
+
+    trials: int | None = None
+    seconds: float | None = None
+    clock: Callable[[], float] = time.monotonic
+    already: int = 0
+    """Trials that an earlier attempt of the same run has spent."""
+    spent_trials: int = field(init=False, default=0)
+    _started: float = field(init=False)
+    _tuning_since: float | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self._started = self.clock()
+
+    @property
+    def used(self) -> float:
+        """Seconds since the budget was made."""
+        return self.clock() - self._started
+
+    @property
+    def seconds_left(self) -> float | None:
+        return None if self.seconds is None else max(self.seconds - self.used, 0.0)
+
+    @property
+    def trials_left(self) -> int | None:
+        return None if self.trials is None else max(self.trials - self.already - self.spent_trials, 0)
+
+    @property
+    def rate(self) -> float:
+        """Trials a second since tuning began; 0 before the first round is done."""
+        if self._tuning_since is None or not self.spent_trials:
+            return 0.0
+        return self.spent_trials / max(self.clock() - self._tuning_since, 1e-9)
+
+    @property
+    def time_left(self) -> float | None:
+        """Seconds that the run will still take, as far as one can tell."""
+        by_trials = None
+        if self.trials_left is not None and self.rate:
+            by_trials = self.trials_left / self.rate
+        known = [t for t in (by_trials, self.seconds_left) if t is not None]
+        return min(known) if known else None
+
+    def spend(self, trials: int) -> None:
+        """Note a finished round."""
+        self.spent_trials += trials
+
+    def next_round(self, search_tasks: int) -> int:
+        """Trials of the next round, 0 when the budget is spent.
+
+        A round is cut so that it ends in time at the rate seen so far.
+        """
+        if self._tuning_since is None:
+            self._tuning_since = self.clock()
+        rate = self.rate or FIRST_RATE
+        reach = self.seconds_left * rate if self.seconds_left is not None else None
+        if reach is not None and reach < 1:
+            return 0
+        limits = [x for x in (self.trials_left, reach) if x is not None]
+        total = min(
+            [x for x in (self.trials, self.seconds and self.seconds * rate) if x is not None],
+            default=float(LARGEST_ROUND * ROUNDS_PER_TASK * search_tasks),
+        )
+        size = round(total / (ROUNDS_PER_TASK * max(search_tasks, 1)))
+        size = min(max(size, SMALLEST_ROUND), LARGEST_ROUND)
+        return max(int(min([size, *limits])), 0)

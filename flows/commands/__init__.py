@@ -1,0 +1,1 @@
+"""The commands: one module each, with `EXAMPLE`, `add_arguments(parser)` and `run(args)`."""

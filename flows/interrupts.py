@@ -1,0 +1,56 @@
+"""Ctrl-C: the first one asks the flow to stop after what it is doing, the second ends at once.
+
+In: nothing.  Out: an event that flows look at between steps.  Records are committed round by round,
+so that even the second one loses no more than the round in progress.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import FrameType
+
+from flows.environment import kill_server
+
+INTERRUPTED = 130
+"""Exit code of a command that Ctrl-C ended."""
+
+_event: ContextVar[threading.Event | None] = ContextVar("noctune_stop", default=None)
+
+
+def stop_event() -> threading.Event:
+    """The event of the command that runs, or one that nobody ever sets."""
+    return _event.get() or threading.Event()
+
+
+@contextmanager
+def stoppable(say: Callable[[str], None]) -> Iterator[threading.Event]:
+    """Inside, the first Ctrl-C sets the event and says so, the second exits with code 130."""
+    event = threading.Event()
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        if event.is_set():
+            end_at_once()
+        event.set()
+        say("Stopping after what is being measured (press Ctrl-C again to end at once) ...")
+
+    old = signal.signal(signal.SIGINT, handle)
+    token = _event.set(event)
+    try:
+        yield event
+    finally:
+        _event.reset(token)
+        signal.signal(signal.SIGINT, old)
+
+
+def end_at_once() -> None:
+    """Leave without unwinding; worker processes die with their parent."""
+    kill_server()
+    show_cursor = "\x1b[?25h" if sys.stdout.isatty() else ""
+    os.write(2, f"{show_cursor}\nnoctune: ended; all finished rounds are stored\n".encode())
+    os._exit(INTERRUPTED)

@@ -1,0 +1,93 @@
+"""Options that several commands share, and the types of their values."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+
+DEFAULT_DB = "noctune.sqlite"
+"""In the current folder: a project's records lie with the project."""
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def duration(text: str) -> float:
+    """Seconds from "90", "90s", "10m", "1h30m"."""
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return _positive(float(text), text)
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a time; write 90s, 10m or 1h30m")
+    return _positive(sum(float(number) * _UNITS[unit] for number, unit in parts), text)
+
+
+def _positive(value: float, text: str) -> float:
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"'{text}' must be more than zero")
+    return value
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1 on")
+    return value
+
+
+def shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """("x", (1, 3, 224, 224)) from "x=1,3,224,224"."""
+    name, sign, numbers = text.rpartition("=")
+    try:
+        dims = tuple(int(n) for n in numbers.split(",") if n) if sign else ()
+    except ValueError:
+        dims = ()
+    if not sign or not name or any(d < 1 for d in dims) or (numbers and not dims):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a shape; write name=1,3,224,224")
+    return name, dims
+
+
+def add_shape(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--shape", type=shape, action="append", default=[], metavar="NAME=D,D,...",
+        help="fix an input's dynamic shape; may be given several times",
+    )  # fmt: skip
+    parser.add_argument(
+        "--batch", type=positive, default=1, metavar="N",
+        help="batch size of a built-in network (default 1)",
+    )  # fmt: skip
+
+
+def add_db(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--db", default=os.environ.get("NOCTUNE_DB", DEFAULT_DB), metavar="URL",
+        help="the database: a file, or postgresql://user@host/name "
+        f"(default: $NOCTUNE_DB or {DEFAULT_DB} in this folder)",
+    )  # fmt: skip
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--target", default="host", metavar="NAME",
+        help="CPU to make code for: host, avx512, avx2 or sse42 (default host)",
+    )  # fmt: skip
+    add_threads(parser)
+
+
+def add_threads(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--threads", type=positive, default=None, metavar="N",
+        help="threads of the network (default: all cores this process may use)",
+    )  # fmt: skip
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+
+
+def add_verbose(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--verbose", action="store_true", help="show Prefect's own messages too")

@@ -1,0 +1,109 @@
+"""The flows' parameters, typed and documented: the form of a custom run in Prefect's interface."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from flows.options import DEFAULT_DB
+
+TargetName = Literal["host", "avx512", "avx2", "sse42"]
+Shape = Annotated[list[Annotated[int, Field(ge=1)]], Field(description="Dimensions")]
+
+
+class _Parameters(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    db: str = Field(
+        default=DEFAULT_DB,
+        title="Database",
+        description="File, sqlite:///path or postgresql://user@host/name",
+        min_length=1,
+    )
+    target: TargetName = Field(
+        default="host", title="Target", description="CPU to make code for"
+    )
+    threads: int | None = Field(
+        default=None,
+        ge=1,
+        title="Threads",
+        description="Threads of a network; all cores that the process may use if empty",
+    )
+
+
+class _WithModels(_Parameters):
+    shapes: dict[str, Shape] = Field(
+        default_factory=dict,
+        title="Input shapes",
+        description="Static shapes for dynamic inputs, by input name",
+    )
+    batch: int = Field(
+        default=1, ge=1, title="Batch", description="Batch size of built-in networks"
+    )
+
+
+class TuneParameters(_WithModels):
+    """What to tune, and how long."""
+
+    models: list[str] = Field(
+        min_length=1,
+        title="Networks",
+        description="Names of built-in networks, or paths of ONNX files",
+    )
+    trials: int | None = Field(
+        default=None, ge=1, title="Trials", description="New trials of this run, at most"
+    )
+    seconds: float | None = Field(
+        default=None, gt=0, title="Seconds", description="Length of this run, at most"
+    )
+    seed: int = Field(default=0, ge=0, title="Seed", description="Seed of all randomness")
+    run_id: str = Field(
+        default="",
+        title="Run id",
+        description="Id of the run in the database; the flow run's own if empty",
+    )
+
+
+class CompileParameters(_WithModels):
+    """What to compile, and where to."""
+
+    model: str = Field(title="Network", description="Name of a built-in network, or an ONNX file")
+    output: str = Field(title="Output", description="The file to write", min_length=1)
+    verify: bool = Field(
+        default=True, title="Verify", description="Compare the outputs with a reference"
+    )
+
+
+class EvaluateParameters(_WithModels):
+    """Which compiled network to check and time, beside which engines."""
+
+    path: str = Field(title="Compiled network", description="The file", min_length=1)
+    model: str = Field(
+        title="Network", description="What it was compiled from: a built-in network or a file"
+    )
+    against: list[Literal["onnxruntime", "openvino"]] = Field(
+        default_factory=lambda: ["onnxruntime"],
+        title="Peers",
+        description="Engines to time beside it",
+    )
+    repeat: int = Field(default=3, ge=1, title="Groups", description="Groups of calls an engine")
+    min_repeat_ms: float = Field(
+        default=500.0, gt=0, title="Group length", description="Least milliseconds of a group"
+    )
+
+
+class DistillParameters(_Parameters):
+    """What to keep of the records."""
+
+    keep: int = Field(
+        default=32, ge=1, title="Keep", description="Fastest records kept of each workload"
+    )
+    output: str = Field(
+        default="best.jsonl", title="Output", description="File for the best records; none if empty"
+    )
+    archive: str = Field(
+        default="",
+        title="Archive",
+        description="File for the records that are dropped; beside the database if empty",
+    )

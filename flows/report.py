@@ -1,0 +1,83 @@
+"""Reports in Prefect's interface: keys of artifacts, and markdown made of plain values.
+
+A report that fails is logged and never ends a run: the records are in the database by then.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from flows.progress import HEADERS, Snapshot, table_cells, totals
+from flows.text import clock, markdown
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+log = logging.getLogger("noctune.report")
+
+
+def artifact_key(*parts: str) -> str:
+    """Lower-case letters, digits and dashes, as Prefect demands.
+
+    "tasks", "ResNet_50 v1.5" --> "tasks-resnet-50-v1-5"
+    """
+    text = "-".join(parts).lower()
+    return re.sub(r"[^a-z0-9]+", "-", text).strip("-") or "noctune"
+
+
+def tuning_markdown(now: Snapshot, title: str) -> str:
+    """The task table and the totals."""
+    lines = [f"# {title}", "", *(f"- {line}" for line in totals(now)), ""]
+    lines.append(markdown(HEADERS, table_cells(now.rows)))
+    return "\n".join(lines)
+
+
+def publish(key: str, text: str, description: str = "") -> bool:
+    """Make a markdown artifact; returns whether it worked."""
+    from prefect.artifacts import create_markdown_artifact
+
+    try:
+        create_markdown_artifact(markdown=text, key=key, description=description or None)
+    except Exception as error:
+        log.warning("the report %s could not be made: %s", key, error)
+        return False
+    return True
+
+
+class ProgressBar:
+    """A progress artifact that is renewed at most every few seconds."""
+
+    def __init__(self, key: str, description: str, every: float = 5.0) -> None:
+        self._key, self._description, self._every = key, description, every
+        self._last = 0.0
+        self._id: UUID | None = None
+
+    def show(self, now: Snapshot) -> None:
+        """Percentage of the budget that is used; without a budget there is no bar."""
+        share = _share(now)
+        if share is None or (share < 1 and time.monotonic() - self._last < self._every):
+            return
+        self._last = time.monotonic()
+        text = f"{self._description}: {', '.join(totals(now)[:2])}, {clock(now.time_left)} left"
+        self._write(round(share * 100, 1), text)
+
+    def _write(self, percent: float, text: str) -> None:
+        from prefect.artifacts import create_progress_artifact, update_progress_artifact
+
+        try:
+            if self._id is None:
+                found: Any = create_progress_artifact(percent, key=self._key, description=text)
+                self._id = found
+            else:
+                update_progress_artifact(self._id, percent, description=text)
+        except Exception as error:
+            log.warning("the progress bar %s could not be renewed: %s", self._key, error)
+
+
+def _share(now: Snapshot) -> float | None:
+    if now.time_left is None:
+        return None
+    return min(now.used / max(now.used + now.time_left, 1e-9), 1.0)

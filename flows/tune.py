@@ -1,0 +1,151 @@
+"""The tuning flow: rounds of trials on the search tasks of one or several networks.
+
+In: models and a budget.  Out: records in the database; how the networks stand.  The loop over the
+rounds stands here, one Prefect task a round.  Resuming is running again: every round starts from
+the history in the database.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from prefect import flow
+from prefect.runtime import flow_run
+
+from db.values import RunStatus
+from flows.budget import Budget
+from flows.interrupts import stop_event
+from flows.parameters import TuneParameters
+from flows.progress import Progress, Snapshot, snapshot, watcher
+from flows.report import ProgressBar, artifact_key, publish, tuning_markdown
+from tasks.session import Choice, RoundOutcome, SessionOptions, TuningSession
+from tasks.stages import load_network_task, prepare_task, tune_round_task
+
+
+@dataclass(frozen=True, slots=True)
+class TuneResult:
+    """How a run ended; seconds, None while a network has no estimate."""
+
+    run_id: str
+    db: str
+    trials: int
+    valid: int
+    seconds: float
+    interrupted: bool
+    estimates: dict[str, float | None]
+    table: tuple[dict[str, Any], ...]
+
+
+def tune_run_name() -> str:
+    """ "tune resnet-18 for 600 s": the name of a flow run."""
+    wanted = flow_run.parameters.get("job")
+    job = wanted if isinstance(wanted, dict) else wanted.model_dump()
+    models = ", ".join(m.rsplit("/", 1)[-1] for m in job["models"])
+    limits = [f"{job['trials']} trials"] * bool(job["trials"])
+    limits += [f"{job['seconds']:g} s"] * bool(job["seconds"])
+    return f"tune {models[:80]}" + (f" for {' or '.join(limits)}" if limits else "")
+
+
+@flow(name="tune", flow_run_name=tune_run_name, persist_result=False)
+def tune(job: TuneParameters) -> TuneResult:
+    """Tune networks until the budget is spent; run it again to go on."""
+    progress = watcher()
+    budget = Budget(job.trials, job.seconds)
+    options = SessionOptions(
+        job.db, job.target, job.threads, job.seed, job.run_id or str(flow_run.id or "")
+    )
+    with TuningSession(options) as session:
+        session.stop = stop_event()
+        _open(session, job, progress)
+        budget.already = session.new_trials
+        status, message = RunStatus.FAILED, "ended by an error"
+        try:
+            last = tuning_rounds(session, budget, progress)
+            status, message = _ending(session)
+        except (KeyboardInterrupt, SystemExit):
+            status, message = RunStatus.CANCELLED, "cancelled"
+            raise
+        except BaseException as error:
+            message = " ".join(str(error).split()) or type(error).__name__
+            raise
+        finally:
+            session.finish(status, message)
+        return _close(session, budget, progress, last)
+
+
+def _open(session: TuningSession, job: TuneParameters, progress: Progress) -> None:
+    options = {"shapes": {k: tuple(v) for k, v in job.shapes.items()}, "batch": job.batch}
+    for model in job.models:
+        name = load_network_task(session, model, options)
+        progress.say(f"Loaded {name}")
+    count = prepare_task(session)
+    known = sum(len(found) for found in session.history.values())
+    progress.say(
+        f"{count} search tasks for {session.target.cpu} ({session.threads} threads), "
+        f"{known} trials on record in {session.store.url}"
+    )
+
+
+def tuning_rounds(
+    session: TuningSession, budget: Budget, progress: Progress
+) -> Snapshot:
+    """Rounds until the budget is spent, the search is exhausted or somebody asks to stop."""
+    names = [network.name for network in session.networks]
+    bar = ProgressBar(artifact_key("progress", *names), f"Tuning {', '.join(names)}")
+    last: RoundOutcome | None = None
+    while True:
+        choice = session.choose()
+        now = snapshot(session, budget, choice, last)
+        progress.update(now)
+        bar.show(now)
+        size = budget.next_round(len(session.search_tasks))
+        if choice is None or size == 0 or session.stop.is_set():
+            return now
+        last = tune_round_task(session, choice.index, choice.reason, size, _label(session, choice))
+        budget.spend(last.trials)
+
+
+def _label(session: TuningSession, choice: Choice) -> str:
+    """ "resnet-18 round 12: task 3 Conv": the name of a task run."""
+    task = session.search_tasks[choice.index]
+    owners = [name for name, weights in session.weights.items() if task.key in weights]
+    more = f" and {len(owners) - 1} more" if len(owners) > 1 else ""
+    anchor = task.workload.anchor
+    return f"{owners[0]}{more} round {session.round_index}: task {choice.index} {anchor}"
+
+
+def _ending(session: TuningSession) -> tuple[RunStatus, str]:
+    if session.stop.is_set():
+        return RunStatus.CANCELLED, "stopped on request"
+    return RunStatus.FINISHED, ""
+
+
+def _close(
+    session: TuningSession, budget: Budget, progress: Progress, last: Snapshot
+) -> TuneResult:
+    progress.close(last)
+    names = [network.name for network in session.networks]
+    title = f"Search tasks of {', '.join(names)}"
+    publish(artifact_key("search-tasks", *names), tuning_markdown(last, title), title)
+    _warn_untuned(last, progress)
+    return TuneResult(
+        run_id=session.run_id,
+        db=session.store.url,
+        trials=session.new_trials,
+        valid=sum(r.valid for found in session.history.values() for r in found),
+        seconds=budget.used,
+        interrupted=session.stop.is_set(),
+        estimates={name: seconds for name, (seconds, _) in session.estimates().items()},
+        table=tuple(row.to_json() for row in last.rows),
+    )
+
+
+def _warn_untuned(now: Snapshot, progress: Progress) -> None:
+    failing = [row for row in now.rows if row.trials and row.latency is None]
+    for row in failing:
+        progress.say(
+            f"Task {row.id} ({row.name}): all {row.trials} trials failed; it gets the default "
+            "schedule. `noctune records list --errors` shows why."
+        )
+

@@ -1,0 +1,152 @@
+"""Compiling a network with the best records of a database.
+
+In: a model, a database, a target.  Out: a compiled network file and a report of what is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from db.store import Store, open_store
+from engine.graph.task import SearchTask
+from engine.records import MeasureRecord, RecordScope, Schedule, TimingMode
+from engine.runtime import compile_network
+from engine.search import task_name
+from tasks.evaluation import file_hash, verify
+from tasks.networks import Network, Shapes, load_network
+from tasks.session import resolve_target
+from tasks.table import estimate
+
+
+@dataclass(frozen=True, slots=True)
+class CompileReport:
+    """What a compilation gave; `estimated` in seconds over the tasks with records."""
+
+    network: str
+    path: str
+    bytes: int
+    file_hash: str
+    target: str
+    threads: int
+    estimated: float | None
+    tuned: int
+    untuned: tuple[str, ...] = ()
+    host_calls: tuple[tuple[str, str], ...] = ()
+    """(name, operator) of each node that runs outside generated code."""
+    hints: tuple[str, ...] = ()
+    verification: Mapping[str, Any] = field(default_factory=dict)
+
+
+def compile_model(
+    model: str,
+    output: str,
+    *,
+    db: str,
+    target: str = "host",
+    threads: int | None = None,
+    shapes: Shapes | None = None,
+    batch: int = 1,
+    check: bool = True,
+    run_id: str = "",
+) -> CompileReport:
+    """Compile, save and (if `check`) verify; the file appears whole or not at all."""
+    machine = resolve_target(target)
+    count = threads or machine.cores
+    network = load_network(model, machine, shapes, batch)
+    scope = RecordScope(machine.key, count, TimingMode.COLD_WEIGHTS)
+    with open_store(db) as store:
+        report = _build(network, output, store, scope)
+        found = (
+            verify(output, model, shapes=shapes, batch=batch, threads=count) if check else {}
+        )
+        _register(store, network, scope, report, found, run_id)
+    return _with_verification(report, found)
+
+
+def _build(
+    network: Network, output: str, store: Store, scope: RecordScope
+) -> CompileReport:
+    tasks = network.search_tasks(scope.threads)
+    best = store.best([t.key for t in tasks], scope)
+    schedules: dict[str, Schedule] = {key: record.schedule for key, record in best.items()}
+    weights = {t.key: t.weight for t in tasks}
+    estimated, _ = estimate(weights, {key: r.latency for key, r in best.items()})
+    compiled = compile_network(
+        network.lowered, schedules, estimates={key: r.latency for key, r in best.items()}
+    )
+    compiled.save(output)
+    untuned = [t for t in tasks if t.key not in best]
+    return CompileReport(
+        network=network.name,
+        path=output,
+        bytes=Path(output).stat().st_size,
+        file_hash=file_hash(output),
+        target=scope.target_key,
+        threads=scope.threads,
+        estimated=estimated if not untuned else None,
+        tuned=len(best),
+        untuned=tuple(task_name(t.workload) for t in untuned),
+        host_calls=tuple(
+            (step.name, step.node.op) for step in network.lowered.steps if step.node is not None
+        ),
+        hints=tuple(_hints(store, tasks, best, scope)) if untuned else (),
+    )
+
+
+def _hints(
+    store: Store,
+    tasks: tuple[SearchTask, ...],
+    best: Mapping[str, MeasureRecord],
+    scope: RecordScope,
+) -> list[str]:
+    """Where records of the missing tasks may be found: in another scope, or nowhere yet."""
+    missing = {t.key for t in tasks} - set(best)
+    others: dict[RecordScope, int] = {}
+    for group in store.groups():
+        if group.workload_key in missing and group.valid and group.scope != scope:
+            others[group.scope] = others.get(group.scope, 0) + 1
+    hints = [
+        f"There are records of {n} of these for {_differs(other, scope)}; they count there only."
+        for other, n in sorted(others.items(), key=lambda item: -item[1])
+    ]
+    return hints or ["Tune them with `noctune tune`."]
+
+
+def _differs(other: RecordScope, scope: RecordScope) -> str:
+    if other.target_key != scope.target_key:
+        return f"target {other.target_key}"
+    if other.threads != scope.threads:
+        return f"--threads {other.threads}"
+    if other.timing_mode != scope.timing_mode:
+        return f"timing mode {other.timing_mode}"
+    return f"version {other.generator_version} of the code generator"
+
+
+def _register(
+    store: Store,
+    network: Network,
+    scope: RecordScope,
+    report: CompileReport,
+    verification: Mapping[str, Any],
+    run_id: str,
+) -> None:
+    weights = {t.key: t.weight for t in network.search_tasks(scope.threads)}
+    store.register_network(network.name, network.content_hash, weights, network.source)
+    store.add_compiled_network(
+        network.name,
+        scope,
+        str(Path(report.path).resolve()),
+        report.file_hash,
+        run_id=run_id,
+        estimated=report.estimated,
+        verification=verification,
+    )
+
+
+def _with_verification(report: CompileReport, found: Mapping[str, Any]) -> CompileReport:
+    from dataclasses import replace
+
+    return replace(report, verification=dict(found))

@@ -1,0 +1,144 @@
+"""Checking and timing compiled networks.
+
+In: the path of a compiled network, the model it came from.  Out: plain mappings, as the command
+line prints them in JSON and as the database keeps them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine.errors import NoctuneError
+from engine.runtime import CompiledNetwork, load
+from tasks.networks import Shapes, is_builtin, load_graph, model_proto
+from tasks.peers import check_peers, differences, is_installed, open_peer, random_feeds
+from tasks.sidebyside import Timing, side_by_side
+
+TOLERANCE = 1e-3
+"""Largest error of a verified network, relative to its largest output."""
+
+
+def file_hash(path: str | Path) -> str:
+    """SHA-256 of a file's content."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def inputs_of(net: CompiledNetwork) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Input name -> shape and dtype name."""
+    return {spec.name: (tuple(spec.shape), spec.dtype) for spec in net.inputs}
+
+
+def verify(
+    path: str,
+    model: str,
+    *,
+    shapes: Shapes | None = None,
+    batch: int = 1,
+    threads: int | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Compare the outputs on random inputs with ONNX Runtime's, or with the reference operators'.
+
+    Keys: ok, reference, max_abs_error, max_rel_error, tolerance.
+    """
+    net = load(path)
+    inputs = inputs_of(net)
+    feeds = random_feeds(inputs, np.random.default_rng(seed))
+    ours = {k: np.array(v) for k, v in net.run(feeds, threads=threads).items()}
+    if is_installed("onnxruntime"):
+        fixed = {name: shape for name, (shape, _) in inputs.items()}
+        peer = open_peer("onnxruntime", model_proto(model, batch), threads or 1, fixed)
+        reference, theirs = f"onnxruntime {peer.version}", peer.run(feeds)
+    else:
+        from engine.graph.host import run_graph
+
+        graph = load_graph(model, shapes or {k: s for k, (s, _) in inputs.items()}, batch)
+        reference, theirs = "the reference operators of onnx", run_graph(graph, feeds)
+    absolute, relative = differences(ours, theirs)
+    return {
+        "ok": relative < TOLERANCE,
+        "reference": reference,
+        "max_abs_error": absolute,
+        "max_rel_error": relative,
+        "tolerance": TOLERANCE,
+    }
+
+
+def bench(
+    path: str,
+    *,
+    against: Sequence[str] = (),
+    model: str | None = None,
+    threads: int | None = None,
+    repeat: int = 3,
+    min_repeat_ms: float = 500.0,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Time a compiled network, interleaved with its peers, and compare their outputs.
+
+    Keys: network, threads, noctune, peers, ratio, estimated_ms, max_abs_error, max_rel_error (the
+    errors are the largest over the peers, None without one); times in milliseconds.
+    """
+    check_peers(against)
+    if against and model is None:
+        raise NoctuneError(
+            "other engines need the model that the network was compiled from",
+            where=path,
+            fix="Give --model MODEL.",
+        )
+    net = load(path)
+    inputs = inputs_of(net)
+    count = threads or net.threads
+    feeds = random_feeds(inputs, np.random.default_rng(seed))
+    shapes = {name: shape for name, (shape, _) in inputs.items()}
+    engines: dict[str, Any] = {"noctune": lambda: net.run(feeds, threads=count)}
+    errors: list[tuple[float, float]] = []
+    ours = {k: np.array(v) for k, v in net.run(feeds, threads=count).items()}
+    for name in against:
+        peer = open_peer(name, _peer_model(str(model), shapes), count, shapes)
+        errors.append(differences(ours, peer.run(feeds)))
+        engines[name] = lambda peer=peer: peer.run(feeds)
+    timings = side_by_side(engines, repeat, min_repeat_ms / 1e3)
+    mine = timings.pop("noctune")
+    return {
+        "network": net.name,
+        "threads": count,
+        "noctune": _own(mine),
+        "peers": {name: _peer(t) for name, t in timings.items()},
+        "ratio": {name: t.median / mine.median for name, t in timings.items()},
+        "estimated_ms": None if net.estimated is None else net.estimated * 1e3,
+        "max_abs_error": _largest([e[0] for e in errors]),
+        "max_rel_error": _largest([e[1] for e in errors]),
+    }
+
+
+def _peer_model(model: str, shapes: Mapping[str, tuple[int, ...]]) -> str | bytes:
+    batch = next(iter(shapes.values()))[0] if is_builtin(model) else 1
+    return model_proto(model, batch)
+
+
+def _own(t: Timing) -> dict[str, float]:
+    return {
+        "median_ms": t.median * 1e3,
+        "min_ms": t.minimum * 1e3,
+        "mean_ms": t.mean * 1e3,
+        "std_ms": t.deviation * 1e3,
+    }
+
+
+def _peer(t: Timing) -> dict[str, float]:
+    return {"median_ms": t.median * 1e3, "min_ms": t.minimum * 1e3}
+
+
+def _largest(errors: Sequence[float]) -> float | None:
+    if not errors:
+        return None
+    worst = max(errors)
+    return worst if math.isfinite(worst) else None

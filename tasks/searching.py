@@ -1,0 +1,86 @@
+"""The search's view of a session: spaces and trained models, kept only to save time.
+
+In: search tasks and every record of their scope, oldest first.  Out: which task comes next, and
+candidates for it.  Everything follows from the records; two searches over equal records propose the
+same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
+
+import numpy as np
+
+from engine.graph.task import SearchTask
+from engine.records import MeasureRecord
+from engine.search import (
+    Choice,
+    FeatureTable,
+    ModelCache,
+    Proposal,
+    SchedulerOptions,
+    TaskSpace,
+    propose_round,
+    select_search_task,
+    similar_schedules,
+    task_states,
+)
+from engine.space import prior, sketches
+from engine.target import Target
+
+
+class Searching:
+    """Proposals for a fixed list of search tasks of one scope; `records` are the scope's."""
+
+    def __init__(
+        self,
+        tasks: Sequence[SearchTask],
+        target: Target,
+        records: Iterable[MeasureRecord],
+        seed: int,
+    ) -> None:
+        self._tasks = tuple(tasks)
+        self._by_key = {t.key: t for t in tasks}
+        self._seed = seed
+        self._spaces: dict[str, TaskSpace] = {}
+        self._records = list(records)
+        self._features = FeatureTable(self._known_space)
+        self._models = ModelCache(
+            partial(prior, target=target), seed=seed, threads=max(target.cores, 1)
+        )
+
+    def space(self, task: SearchTask) -> TaskSpace:
+        """The task's search space."""
+        if task.key not in self._spaces:
+            found = sketches(task.workload.dag, task.target)
+            self._spaces[task.key] = TaskSpace(found, task.threads)
+        return self._spaces[task.key]
+
+    def _known_space(self, key: str) -> TaskSpace | None:
+        task = self._by_key.get(key)
+        return None if task is None else self.space(task)
+
+    def add(self, records: Iterable[MeasureRecord]) -> None:
+        """Take in what a round measured."""
+        self._records += records
+
+    def choose(self, exhausted: Collection[str], keep_going: bool = True) -> Choice | None:
+        """The task for the next round; None when all spaces are exhausted.
+
+        Converged tasks get rounds only when nothing else is left, and none unless `keep_going`.
+        """
+        options = SchedulerOptions(keep_going=keep_going)
+        states = task_states(self._tasks, self._records, exhausted=exhausted, options=options)
+        return select_search_task(self._tasks, states, options=options)
+
+    def propose(
+        self, task: SearchTask, history: Sequence[MeasureRecord], n: int, round_index: int
+    ) -> list[Proposal]:
+        """At most `n` new candidates of `task`, none when its space is exhausted."""
+        rng = np.random.default_rng([self._seed, len(self._records), round_index])
+        space = self.space(task)
+        samples = self._features.samples(self._records)
+        model = self._models.model(task.scope, samples, task.key, space)
+        similar = () if history else similar_schedules(task.key, task.scope, self._records)
+        return propose_round(task, space, history, model, n, rng, similar)

@@ -1,0 +1,128 @@
+"""The Prefect tasks: one for each stage, thin around functions of `tasks`, `engine` and `db`.
+
+None caches or persists its result: the database is the only memory.  Live objects travel inside a
+`TuningSession`; everything else that crosses a task is a path, a name or a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import TaskRun
+from prefect.states import State
+from prefect.tasks import Task
+
+from engine.errors import NoctuneError
+from tasks import building, evaluation, upkeep
+from tasks.session import Choice, RoundOutcome, TuningSession
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def worth_retrying(_task: Any, _run: TaskRun, state: State[Any]) -> bool:
+    """Whether the failure may pass: bad input fails again, a busy machine may not."""
+    try:
+        state.result()
+    except NoctuneError:
+        return False
+    except Exception:
+        return True
+    return False
+
+
+def load_network(session: TuningSession, model: str, options: Mapping[str, Any]) -> str:
+    """Load one network into the session; returns its name."""
+    return session.load(model, **options).name
+
+
+def prepare(session: TuningSession) -> int:
+    """Extract the search tasks and read their history; returns how many there are."""
+    session.prepare()
+    return len(session.search_tasks)
+
+
+def tune_round(
+    session: TuningSession, index: int, reason: str, size: int, label: str
+) -> RoundOutcome:
+    """Propose, measure and commit one round on search task `index`."""
+    return session.run_round(Choice(index, reason), size)
+
+
+load_network_task = task(
+    name="load network",
+    task_run_name="load {model}",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retries=1,
+    retry_delay_seconds=2,
+    retry_condition_fn=worth_retrying,
+)(load_network)
+
+prepare_task = task(
+    name="extract search tasks",
+    task_run_name="extract search tasks",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retries=2,
+    retry_delay_seconds=[2, 10],
+    retry_condition_fn=worth_retrying,
+)(prepare)
+
+tune_round_task = task(
+    name="tuning round",
+    task_run_name="{label}",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retries=2,
+    retry_delay_seconds=[2, 15],
+    retry_condition_fn=worth_retrying,
+)(tune_round)
+
+compile_task = task(
+    name="compile network",
+    task_run_name="compile {model}",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retries=1,
+    retry_delay_seconds=5,
+    retry_condition_fn=worth_retrying,
+)(building.compile_model)
+
+verify_task = task(
+    name="verify network",
+    task_run_name="verify {path}",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retries=1,
+    retry_delay_seconds=5,
+    retry_condition_fn=worth_retrying,
+)(evaluation.verify)
+
+bench_task = task(
+    name="time network",
+    task_run_name="time {path}",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retries=1,
+    retry_delay_seconds=5,
+    retry_condition_fn=worth_retrying,
+)(evaluation.bench)
+
+distill_task = task(
+    name="distill records",
+    task_run_name="distill {db}",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retries=2,
+    retry_delay_seconds=[2, 10],
+    retry_condition_fn=worth_retrying,
+)(upkeep.distill)
+
+ALL: tuple[Task[..., Any], ...] = (
+    load_network_task, prepare_task, tune_round_task, compile_task, verify_task, bench_task,
+    distill_task,
+)  # fmt: skip
