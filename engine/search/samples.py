@@ -1,0 +1,119 @@
+"""Training rows: what the measured records teach.
+
+In: records of one scope and a way to find the features of each.  Out: `Samples`, arrays of features
+and latencies in the order of the records, with every failure marked by an infinite latency.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.records import ErrorKind, MeasureRecord
+from engine.search.population import TaskSpace
+from engine.search.protocol import Features, Floats, Mask
+
+SHORTEST, LONGEST = 1e-9, 1e6
+"""Seconds; a latency outside is no measurement (0, infinity, 1e10 as other tuners write it)."""
+_NOT_THE_CANDIDATES_FAULT = (ErrorKind.MACHINE_FAULT, ErrorKind.UNMEASURABLE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """features float32[n, F]; latency float64[n] seconds, infinite where the candidate failed;
+    workload: object[n], the key of each row's workload."""
+
+    features: Features
+    latency: Floats
+    workload: np.ndarray[tuple[int, ...], np.dtype[np.object_]]
+
+    def __len__(self) -> int:
+        return len(self.latency)
+
+    def take(self, index: Mask | slice) -> Samples:
+        return Samples(self.features[index], self.latency[index], self.workload[index])
+
+    def of(self, key: str) -> Samples:
+        return self.take(np.asarray(self.workload == key, bool))
+
+    @staticmethod
+    def make(
+        features: Features, latency: Sequence[float] | Floats, workload: Sequence[str]
+    ) -> Samples:
+        """Cleans what comes in: features finite, impossible latencies infinite."""
+        seconds = np.asarray(latency, np.float64).copy()
+        with np.errstate(invalid="ignore"):
+            fine = (seconds >= SHORTEST) & (seconds <= LONGEST)
+        seconds[~fine] = math.inf
+        matrix = np.asarray(features, np.float32).reshape(len(seconds), -1 if len(seconds) else 0)
+        clean = np.nan_to_num(matrix, nan=0.0, posinf=1e30, neginf=-1e30)
+        keys = np.array([*workload, None], object)[:-1]
+        return Samples(clean, seconds, keys)
+
+
+FeatureSource = Callable[[str], TaskSpace | None]
+"""Workload key -> its space, None for a workload whose computation is not at hand."""
+
+
+class FeatureTable:
+    """Features of records, found once each.
+
+    A record of a known workload is looked up in that workload's space; one of an unknown workload
+    must carry its features in `extra["features"]`, otherwise it is left out.
+    """
+
+    def __init__(self, source: FeatureSource) -> None:
+        self._source = source
+        self._found: dict[tuple[str, str], Features | None] = {}
+
+    def samples(self, records: Iterable[MeasureRecord]) -> Samples:
+        """Rows of all usable records, in order; machine faults teach nothing and are left out."""
+        usable = [r for r in records if r.error not in _NOT_THE_CANDIDATES_FAULT]
+        self._fill(usable)
+        rows, kept = [], []
+        for record in usable:
+            row = self._found[record.workload_key, record.schedule.key]
+            if row is not None:
+                rows.append(row)
+                kept.append(record)
+        width = len(rows[-1]) if rows else 0
+        same = [i for i, row in enumerate(rows) if len(row) == width]
+        matrix = np.array([rows[i] for i in same], np.float32).reshape(len(same), width)
+        return Samples.make(
+            matrix,
+            [kept[i].latency if kept[i].valid else math.inf for i in same],
+            [kept[i].workload_key for i in same],
+        )
+
+    def _fill(self, records: Sequence[MeasureRecord]) -> None:
+        missing: dict[str, dict[str, MeasureRecord]] = {}
+        for record in records:
+            key = (record.workload_key, record.schedule.key)
+            if key not in self._found:
+                missing.setdefault(key[0], {})[key[1]] = record
+        for workload, group in missing.items():
+            self._look_up(workload, group)
+
+    def _look_up(self, workload: str, group: Mapping[str, MeasureRecord]) -> None:
+        records = list(group.values())
+        space = self._source(workload)
+        if space is None:
+            for name, record in group.items():
+                self._found[workload, name] = _stored(record)
+            return
+        pool, known = space.find([r.schedule for r in records])
+        features = iter(space.features(pool))
+        for record, here in zip(records, known.tolist(), strict=True):
+            self._found[workload, record.schedule.key] = next(features) if here else None
+
+
+def _stored(record: MeasureRecord) -> Features | None:
+    """Features that were written with the record, None if there are none that can be read."""
+    try:
+        row = np.asarray(record.extra.get("features"), np.float32)
+    except (TypeError, ValueError):
+        return None
+    return row if row.ndim == 1 and len(row) else None
