@@ -2,8 +2,8 @@
 
 In: a `ComputeDag` and an array per placeholder, logical axis order.  Out: an array per output.
 Reads become strided views of the (padded) array; a stage loops in Python over window axes only
-(reduction axes that share an index with another axis) and leaves the rest to NumPy: sums of products
-become matrix products.  This is what generated kernels are checked against.
+(reduction axes that share an index with another axis) and leaves the rest to NumPy: sums of
+products become matrix products.  This is what generated kernels are checked against.
 """
 
 from __future__ import annotations
@@ -205,9 +205,7 @@ def _padded(
 def _alone(arrays: Sequence[Array], kept: int) -> list[int]:
     """Reduction axes that only the first two arrays have."""
     return [
-        axis
-        for axis in range(kept, arrays[0].ndim)
-        if all(a.shape[axis] == 1 for a in arrays[2:])
+        axis for axis in range(kept, arrays[0].ndim) if all(a.shape[axis] == 1 for a in arrays[2:])
     ]
 
 
@@ -231,9 +229,7 @@ def _product(x: Array, y: Array | None, summed: Sequence[int]) -> Array:
     right = _matrix(y, batch, inner, cols, rows + ones)
     flat = left @ right
     order = batch + rows + cols + inner + ones
-    sizes = [
-        1 if axis in inner else max(x.shape[axis], y.shape[axis]) for axis in order
-    ]
+    sizes = [1 if axis in inner else max(x.shape[axis], y.shape[axis]) for axis in order]
     return flat.reshape(sizes).transpose(np.argsort(order))
 
 

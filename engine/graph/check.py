@@ -19,7 +19,7 @@ def check(lowered: LoweredGraph) -> None:
     for name, (buffer, layout) in storage.items():
         _require(sizes.setdefault(buffer, layout.size) == layout.size, f"{name}: buffer size")
         cells = offsets(layout)
-        _require(cells.size == 0 or 0 <= cells.min(), f"{name} starts before its buffer")
+        _require(cells.size == 0 or cells.min() >= 0, f"{name} starts before its buffer")
         _require(cells.size == 0 or cells.max() < layout.size, f"{name} leaves its buffer")
     for name in (*graph.inputs, *graph.outputs):
         if name in storage:

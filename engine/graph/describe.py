@@ -71,9 +71,7 @@ def _epilogue(graph: Graph, item: Item) -> list[str]:
 def _printed(graph: Graph, node: Node) -> str:
     if node.op != "Add":
         return stage_name(node.op)
-    sizes: Mapping[str, int] = {
-        n: graph.constants[n].size for n in node.inputs if n in graph.constants
-    }
+    sizes = [graph.constants[n].size for n in node.inputs if n in graph.constants]
     if not sizes:
         return "residual_add"
-    return "add" if max(sizes.values()) == 1 else "bias_add"
+    return "add" if max(sizes) == 1 else "bias_add"

@@ -148,7 +148,9 @@ def test_maximum_keeps_nan():
 
 
 def test_select_and_comparison():
-    below = Select(Compare("lt", Read("a", (i, j)), Const(0.0)), Const(-1.0), Unary("exp", Const(0)))
+    below = Select(
+        Compare("lt", Read("a", (i, j)), Const(0.0)), Const(-1.0), Unary("exp", Const(0))
+    )
     expected = np.where(A < 0, -1, 1)
     np.testing.assert_array_equal(run(Stage("y", axes(i=3, j=4), below), {"a": A}), expected)
 
