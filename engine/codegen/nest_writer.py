@@ -69,6 +69,7 @@ class NestWriter:
         self.values = Values(self.memory, self.plan.dag, self.plan.program.inlined, self.address)
         self.values.axis_map = self.axis_map
         self._addresses: dict[object, Address] = {}
+        self._quick: dict[tuple[int, int], Address] = {}
         self.envs = self._stage_envs()
         self.kind = "float" if nest.lanes == 1 else f"<{nest.lanes} x float>"
 
@@ -81,6 +82,15 @@ class NestWriter:
         return envs
 
     def address(self, read: Read, env: Env) -> Address:
+        known = self._quick.get((id(read), id(env)))
+        if known is not None:
+            return known
+        found = self._address(read, env)
+        if any(env is own for own in self.envs.values()):  # lives as long as this nest: id is safe
+            self._quick[id(read), id(env)] = found
+        return found
+
+    def _address(self, read: Read, env: Env) -> Address:
         index = tuple(i.substitute(env) for i in read.index)
         key = (read.tensor, index, read.fill)
         if key not in self._addresses:

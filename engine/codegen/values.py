@@ -102,16 +102,13 @@ class Values:
         if read.tensor in self.known:
             return self.known[read.tensor]
         if read.tensor in self.dag.constants:
-            at = [self.m.split(i.substitute(self._sub(env))) for i in read.index]
+            at = [self.m.split(i.substitute(env).substitute(self.axis_map)) for i in read.index]
             row, column = (const for _, const in at)
             return float(self.dag.constants[read.tensor][row][column])
         stage = self.inlined.get(read.tensor)
         if stage is not None:
             return self._inline(stage, read, env)
         return self._load(read, env)
-
-    def _sub(self, env: Env) -> Env:
-        return {k: v.substitute(self.axis_map) for k, v in env.items()}
 
     axis_map: Env = {}
     """The head's axes over sub-loops; set by the nest that is being lowered."""

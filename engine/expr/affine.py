@@ -18,8 +18,8 @@ class Affine:
     const: int = 0
 
     @staticmethod
-    def of(terms: Mapping[str, int] | Iterable[tuple[str, int]], const: int = 0) -> Affine:
-        items = terms.items() if isinstance(terms, Mapping) else terms
+    def of(terms: dict[str, int] | Iterable[tuple[str, int]], const: int = 0) -> Affine:
+        items = terms.items() if isinstance(terms, dict) else terms
         total: dict[str, int] = {}
         for name, coeff in items:
             total[name] = total.get(name, 0) + coeff
@@ -34,7 +34,9 @@ class Affine:
         return self + (other * -1 if isinstance(other, Affine) else -other)
 
     def __mul__(self, factor: int) -> Affine:
-        return Affine.of(((k, v * factor) for k, v in self.terms), self.const * factor)
+        if not factor:
+            return Affine()
+        return Affine(tuple((k, v * factor) for k, v in self.terms), self.const * factor)
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -48,10 +50,17 @@ class Affine:
 
     def substitute(self, values: Mapping[str, Affine]) -> Affine:
         """Each axis replaced by the expression that `values` holds for it."""
-        out = Affine((), self.const)
+        total: dict[str, int] = {}
+        const = self.const
         for name, coeff in self.terms:
-            out = out + values.get(name, var(name)) * coeff
-        return out
+            value = values.get(name)
+            if value is None:
+                total[name] = total.get(name, 0) + coeff
+                continue
+            const += value.const * coeff
+            for inner, factor in value.terms:
+                total[inner] = total.get(inner, 0) + factor * coeff
+        return Affine(tuple(sorted((k, v) for k, v in total.items() if v)), const)
 
     def bounds(self, extents: Mapping[str, int]) -> tuple[int, int]:
         """Smallest and largest value while each axis runs over `range(extents[axis])`."""
