@@ -117,15 +117,12 @@ class Batch:
         self._runner: Worker = fleet.workers[0]
         self._compilers = fleet.workers[1:]
         self._key = f"{task.key}|{task.threads}|{task.timing_mode}"
-        workload = task.workload
-        self._problem = pickle.dumps(
-            Problem(self._key, workload.dag, workload.layouts, task.target, task.threads,
-                    task.timing_mode)
-        )  # fmt: skip
+        problem = Problem(self._key, task.workload, task.target, task.threads, task.timing_mode)
+        self._problem = pickle.dumps(problem)
         self._held: set[int] = set()
         self._pending: list[Event] = []
         self._told = time.monotonic()
-        self._name = workload.anchor
+        self._name = task.workload.anchor
 
     def run(self, schedules: Sequence[Schedule]) -> list[Result]:
         first = self._memory.numbers

@@ -8,13 +8,27 @@ from dataclasses import replace
 from engine import codegen
 from engine.measure.protocol import Built, Problem
 from engine.records import Schedule
+from engine.space.sketch import Sketch, find, sketches
 
 
 def build(problem: Problem, schedule: Schedule) -> Built:
     """Compile one candidate; ScheduleError if the schedule is illegal."""
     start = time.perf_counter()
-    kernel = codegen.generate(
-        problem.dag, schedule, problem.target, problem.layouts, threads=problem.threads
-    )
+    kernel = codegen.generate(problem.workload, schedule, problem.target, threads=problem.threads)
     code = codegen.compile_ir(codegen.module([kernel], problem.target), problem.target)
-    return Built(replace(kernel, ir=""), code, time.perf_counter() - start)
+    sketch = find(_sketches(problem), schedule)
+    assert sketch is not None  # generate found it
+    derived = {p.name: p.derive for p in sketch.dag.placeholders if p.derive is not None}
+    return Built(replace(kernel, ir=""), code, time.perf_counter() - start, derived)
+
+
+_known: dict[str, tuple[Sketch, ...]] = {}
+
+
+def _sketches(problem: Problem) -> tuple[Sketch, ...]:
+    if problem.key not in _known:
+        _known.clear()
+        _known[problem.key] = sketches(
+            problem.workload, problem.target, problem.threads, accuracy="fast"
+        )
+    return _known[problem.key]

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.codegen.kernel import Kernel
+from engine.codegen.constants import TRANSFORMS
+from engine.codegen.kernel import Kernel, Packing
 from engine.expr import Layout
 from engine.measure.data import all_finite, make_inputs, relative_error, solve
 from engine.measure.memory import GuardedBuffer
@@ -86,6 +87,7 @@ class NativeRunner:
     def _forget(self) -> None:
         self._loaded.clear()
         self._feeds: dict[str, Floats] = {}
+        self._constants: dict[tuple[str, str], Floats] = {}
         self._expected: dict[str, Floats] = {}
         self._outputs: dict[tuple[str, Layout], _Output] = {}
         self._inputs: dict[tuple[str, Layout], GuardedBuffer] = {}
@@ -98,17 +100,16 @@ class NativeRunner:
     def prepare(self, problem: Problem, reference: Any) -> Any:
         self._forget()
         self._problem = problem
+        dag, seed = problem.workload.dag, int(self._options["seed"])
         if reference is not None:
             positive, self._expected = reference
-            self._feeds = _all_feeds(problem, int(self._options["seed"]), positive)
+            self._feeds = make_inputs(dag, seed, positive)
             return reference
-        positive = False
-        self._feeds = _all_feeds(problem, int(self._options["seed"]), positive)
-        self._expected = solve(problem.dag, self._feeds)
-        if not all_finite(self._expected):  # a root or a logarithm: try without negative values
-            positive = True
-            self._feeds = _all_feeds(problem, int(self._options["seed"]), positive)
-            self._expected = solve(problem.dag, self._feeds)
+        for positive in (False, True):  # roots and logarithms want values above zero
+            self._feeds = make_inputs(dag, seed, positive)
+            self._expected = solve(dag, self._feeds)
+            if all_finite(self._expected):
+                break
         return positive, self._expected
 
     # ---- a candidate
@@ -119,7 +120,7 @@ class NativeRunner:
             code = load_object(built.code, kernel.regions)
         except RuntimeError as cause:
             raise CandidateError(ErrorKind.COMPILE_ERROR, f"does not link: {cause}") from cause
-        buffers = tuple(self._buffer(kernel, name) for name in kernel.arguments)
+        buffers = tuple(self._buffer(built, name) for name in kernel.arguments)
         buffers += (self._workspace(kernel),)
         regions = (ctypes.c_uint64 * len(kernel.regions))(*map(code.address, kernel.regions))
         arguments = (ctypes.c_uint64 * len(buffers))(*(b.address for b in buffers))
@@ -167,9 +168,10 @@ class NativeRunner:
 
     # ---- buffers
 
-    def _buffer(self, kernel: Kernel, name: str) -> GuardedBuffer:
+    def _buffer(self, built: Built, name: str) -> GuardedBuffer:
+        kernel: Kernel = built.kernel
         if name in kernel.packings:
-            return self._constant(kernel, name)
+            return self._constant(built.derived.get(name, ("", name)), kernel.packings[name])
         layout = kernel.layouts[name]
         if name in kernel.outputs:
             return self._output(name, layout).buffer
@@ -179,13 +181,17 @@ class NativeRunner:
             self._inputs[name, layout] = buffer.freeze()
         return self._inputs[name, layout]
 
-    def _constant(self, kernel: Kernel, name: str) -> GuardedBuffer:
-        packing = kernel.packings[name]
-        known = self._shared.get((name, packing))
+    def _constant(self, origin: tuple[str, str], packing: Packing) -> GuardedBuffer:
+        """A constant, or the transform ("" for none) of one, as the kernel reads it."""
+        known = self._shared.get((origin, packing))
         if known is None:
+            if origin not in self._constants:
+                transform, source = origin
+                values = self._feeds[source]
+                self._constants[origin] = TRANSFORMS[transform](values) if transform else values
             known = GuardedBuffer(packing.size)
-            known.data[:] = packing.pack(self._feeds[name])
-            self._shared[name, packing] = known.freeze()
+            known.data[:] = packing.pack(self._constants[origin])
+            self._shared[origin, packing] = known.freeze()
         return known
 
     def _output(self, name: str, layout: Layout) -> _Output:
@@ -273,16 +279,6 @@ class NativeRunner:
         if not np.isfinite(flat[output.lanes]).all():
             raise CandidateError(ErrorKind.WRONG_RESULT, f"NaN in the padded channels of {name}")
         return error
-
-
-def _all_feeds(problem: Problem, seed: int, positive: bool) -> dict[str, Floats]:
-    feeds = make_inputs(problem.dag, seed, positive)
-    if all(p.derive is None for p in problem.dag.placeholders):
-        return feeds
-    from engine.codegen import constants
-
-    derived: dict[str, Floats] = constants.derive(problem.dag, feeds)
-    return {**feeds, **derived}
 
 
 def _with_whole_blocks(layout: Layout) -> Layout:

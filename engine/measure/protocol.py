@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from engine.expr import ComputeDag, Layout
+from engine.graph.task import Workload
 from engine.records import ErrorKind, Schedule, TimingMode
 from engine.target import Target
 
@@ -41,8 +41,7 @@ class Problem:
     """What all candidates of a search task share."""
 
     key: str
-    dag: ComputeDag
-    layouts: Mapping[str, Layout]
+    workload: Workload
     target: Target
     threads: int
     timing_mode: TimingMode
@@ -66,11 +65,15 @@ class Compile:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A compiled candidate: the builder's description of it and its object code."""
+    """A compiled candidate: its kernel (without IR), object code, and seconds it took.
+
+    `derived` names constants that are computed from others: name -> (transform, source).
+    """
 
     kernel: Any
     code: bytes
     seconds: float = 0.0
+    derived: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ RUNNER_NAMES = (*RUNNERS, RUNNER)
 
 def problem(timing_mode: TimingMode = TimingMode.COLD_WEIGHTS) -> Problem:
     workload = search_task().workload
-    return Problem("k", workload.dag, workload.layouts, host(), 1, timing_mode)
+    return Problem("k", workload, host(), 1, timing_mode)
 
 
 @pytest.mark.parametrize("name", RUNNER_NAMES)
