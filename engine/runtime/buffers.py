@@ -6,6 +6,7 @@ start on a cache line, halo and padded channels zero; and back.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -55,9 +56,18 @@ def from_buffer(flat: NDArray[np.float32], layout: Layout) -> NDArray[np.float32
     return out
 
 
+def covered(size: int, layouts: Iterable[Layout]) -> NDArray[np.bool_]:
+    """Which of a buffer's `size` cells hold an element of one of its values."""
+    mask = np.zeros(size, dtype=np.bool_)
+    for layout in set(layouts):
+        for view, _ in _views(mask, layout, np.broadcast_to(np.True_, layout.shape)):
+            view[...] = True
+    return mask
+
+
 def _views(
-    flat: NDArray[np.float32], layout: Layout, array: NDArray[Any]
-) -> list[tuple[NDArray[np.float32], NDArray[Any]]]:
+    flat: NDArray[Any], layout: Layout, array: NDArray[Any]
+) -> list[tuple[NDArray[Any], NDArray[Any]]]:
     """Pairs (view of the buffer, view of the array) of equal shape that cover all elements.
 
     A blocked axis is cut into (block, lane); its ragged end makes a second pair.
@@ -88,11 +98,9 @@ def _split(strides: tuple[int, ...], axis: int, block: int) -> tuple[int, ...]:
     return (*strides[:axis], strides[axis] * block, *strides[axis:])
 
 
-def _strided(
-    base: NDArray[np.float32], shape: tuple[int, ...], strides: tuple[int, ...]
-) -> NDArray[np.float32]:
+def _strided(base: NDArray[Any], shape: tuple[int, ...], strides: tuple[int, ...]) -> NDArray[Any]:
     """A view checked against the end of the buffer."""
     reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
     if reach >= base.size:
         raise ValueError(f"layout reaches float {reach} of a buffer with {base.size} left")
-    return as_strided(base, shape, tuple(4 * s for s in strides))
+    return as_strided(base, shape, tuple(base.itemsize * s for s in strides))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from llvmlite import binding
@@ -39,14 +39,19 @@ class Code:
 
 
 def load_object(
-    image: bytes, exports: Iterable[str], imports: Mapping[str, int] | None = None
+    images: bytes | Sequence[bytes],
+    exports: Iterable[str],
+    imports: Mapping[str, int] | None = None,
 ) -> Code:
-    """Link an object; `imports` maps undefined symbols to addresses, libc's are found by name.
+    """Link one or several objects; `imports` maps symbols that they lack to addresses.
 
+    What libc and other loaded libraries define is found by name.
     Raises RuntimeError with the linker's words if a symbol is missing or the object is malformed.
     """
     names = tuple(exports)
-    builder = binding.JITLibraryBuilder().add_object_img(image).add_current_process()
+    builder = binding.JITLibraryBuilder().add_current_process()
+    for image in (images,) if isinstance(images, bytes) else images:
+        builder.add_object_img(image)
     for symbol, address in (imports or {}).items():
         builder.import_symbol(symbol, address)
     for symbol in names:
@@ -67,13 +72,22 @@ def _jit() -> Any:
     return _lljit
 
 
-def emit_object(ir: str, cpu: str, features: str) -> bytes:
-    """Machine code of a module for this machine's triple."""
+def emit_object(ir: str, cpu: str, features: str, *, triple: str = "", passes: int = 0) -> bytes:
+    """Machine code of a module; `passes` is the level of LLVM's IR optimisation, 0 for none.
+
+    Raises RuntimeError with LLVM's words for malformed IR.
+    """
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
-    machine = binding.Target.from_default_triple().create_target_machine(
+    kind = binding.Target.from_triple(triple or binding.get_process_triple())
+    machine = kind.create_target_machine(
         cpu=cpu, features=features, opt=2, reloc="pic", codemodel="jitdefault"
     )
     module = binding.parse_assembly(ir)
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
     module.verify()
+    if passes:
+        options = binding.create_pipeline_tuning_options(speed_level=passes)
+        builder = binding.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
     return bytes(machine.emit_object(module))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -104,7 +105,10 @@ def test_several_threads_of_the_program_may_call_at_once(code: Code) -> None:
 
 def worker_status() -> list[str]:
     """What the kernel says of every thread that blocks all signals: the workers."""
-    texts = [(task / "status").read_text() for task in Path("/proc/self/task").iterdir()]
+    texts = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # a thread may end meanwhile
+            texts.append((task / "status").read_text())
     blocked = [t for t in texts if "SigBlk:\tffff" in t or "SigBlk:\tfffffffe" in t]
     return [line for text in blocked for line in text.splitlines() if line.startswith("State:")]
 

@@ -1,0 +1,257 @@
+"""Compiling a network: a lowered graph and the best schedules become a `CompiledNetwork`.
+
+In: `LoweredGraph`, schedules and estimates by workload key.  Out: object code, packed weights and
+the program that ties them together.  Equal kernels (same workload, schedule and layouts) are
+generated once; equal packed constants are stored once, in order of first use.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from engine.codegen import generate
+from engine.codegen.constants import derive
+from engine.codegen.kernel import Kernel
+from engine.errors import ModelError
+from engine.expr import ComputeDag, row_major
+from engine.graph.task import LoweredGraph, Step, Workload
+from engine.records import Schedule
+from engine.runtime.driver import driver_ir
+from engine.runtime.jit import emit_object
+from engine.runtime.network import CompiledNetwork
+from engine.runtime.objects import compile_kernels
+from engine.runtime.plan import Buffer, MemoryPlan, plan_memory, zero_cells
+from engine.runtime.program import (
+    BUFFER,
+    HOST,
+    WEIGHT,
+    HostStep,
+    KernelCode,
+    KernelStep,
+    Program,
+    Tensor,
+)
+from engine.runtime.weights import WeightBlob
+from engine.space.sketch import Sketch, find, sketches
+
+
+def compile_network(
+    lowered: LoweredGraph,
+    schedules: Mapping[str, Schedule] | None = None,
+    *,
+    estimates: Mapping[str, float] | None = None,
+    threads: int | None = None,
+    jobs: int = 1,
+) -> CompiledNetwork:
+    """The network for `lowered.target`, ready to run and to save.
+
+    `schedules` and `estimates` (seconds) are by workload key; a workload without a schedule, or
+    with one that its sketches no longer know, gets the default (`network.program.untuned` lists
+    those steps).  `threads` is the number that runs use unless told otherwise: by default the
+    target's cores.  `jobs` processes compile.
+    """
+    threads = threads or lowered.target.cores
+    maker = _Maker(lowered, dict(schedules or {}), dict(estimates or {}), threads)
+    program = maker.program()
+    kernels = [maker.kernels[k.name] for k in program.kernels]
+    target = lowered.target
+    driver = emit_object(
+        driver_ir(program), target.cpu, target.feature_string, triple=target.triple, passes=2
+    )
+    images = (driver, *compile_kernels(kernels, target, jobs)) if kernels else (driver,)
+    return CompiledNetwork(program, images, maker.weights.join())
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The schedule of a workload and the DAG (algorithm) that it belongs to."""
+
+    schedule: Schedule
+    dag: ComputeDag
+    tuned: bool
+
+
+@dataclass
+class _Maker:
+    lowered: LoweredGraph
+    schedules: Mapping[str, Schedule]
+    estimates: Mapping[str, float]
+    threads: int
+    weights: WeightBlob = field(default_factory=WeightBlob)
+    kernels: dict[str, Kernel] = field(default_factory=dict)
+    _choices: dict[str, _Choice] = field(default_factory=dict)
+    _names: dict[object, str] = field(default_factory=dict)
+    _plan: MemoryPlan = field(default_factory=lambda: MemoryPlan({}, 0))
+
+    def program(self) -> Program:
+        lowered = self.lowered
+        borders, skipped = _direct_copies(lowered)
+        steps = [s for s in lowered.steps if s.name not in skipped]
+        self._plan = plan_memory(_buffers(lowered, steps, borders))
+        made = tuple(self._host(s) if s.workload is None else self._kernel(s) for s in steps)
+        graph = lowered.graph
+        kernels = tuple(
+            KernelCode(k.name, k.regions, k.workspace, k.workspace_per_thread)
+            for k in self.kernels.values()
+        )
+        return Program(
+            graph.name, lowered.target, self.threads, graph.opset,
+            tuple(self._border(n, borders) for n in graph.inputs),
+            tuple(self._border(n, borders) for n in graph.outputs),
+            kernels, made, self._plan.size,
+        )  # fmt: skip
+
+    def _border(self, name: str, borders: Mapping[str, str]) -> Tensor:
+        return self._tensor(borders.get(name, name), name)
+
+    def _tensor(self, cell: str, name: str | None = None) -> Tensor:
+        """A value as the outside or a host call sees it."""
+        graph, name = self.lowered.graph, name or cell
+        if cell in graph.constants:
+            array = graph.constants[cell]
+            if array.dtype.hasobject:
+                raise ModelError(f"constant '{name}' holds strings", where=graph.name)
+            return Tensor(name, array.shape, array.dtype.name, WEIGHT, self.weights.add(array))
+        value = graph.values.get(name)
+        dtype = value.dtype if value is not None else "float32"
+        if cell not in self.lowered.storage:
+            raise ModelError(f"value '{name}' is never computed", where=graph.name)
+        buffer, layout = self.lowered.storage[cell]
+        if dtype != "float32":
+            return Tensor(name, layout.shape, dtype, HOST)
+        return Tensor(name, layout.shape, dtype, BUFFER, self._plan.offsets[buffer], layout)
+
+    def _host(self, step: Step) -> HostStep:
+        node = step.node
+        assert node is not None
+        bound = step.bindings
+
+        def tensor(name: str) -> Tensor | None:
+            return self._tensor(bound.get(name, name)) if name else None
+
+        return HostStep(
+            step.name, node.op, node.domain, node.attrs,
+            tuple(tensor(n) for n in node.inputs), tuple(tensor(n) for n in node.outputs),
+        )  # fmt: skip
+
+    def _kernel(self, step: Step) -> KernelStep:
+        workload = step.workload
+        assert workload is not None
+        choice = self._choose(workload)
+        kernel = self._generate(step, workload, choice.schedule)
+        constants = self._constants(step, choice.dag, kernel)
+        args = []
+        for name in kernel.arguments:
+            if name in constants:
+                args.append((WEIGHT, constants[name]))
+            else:
+                buffer, _ = self.lowered.storage[step.bindings[name]]
+                args.append((BUFFER, self._plan.offsets[buffer]))
+        return KernelStep(
+            step.name, kernel.name, tuple(args), workload.key, workload.anchor,
+            choice.dag.algorithm, workload.flops, choice.schedule, choice.tuned,
+            self.estimates.get(workload.key) if choice.tuned else None,
+        )  # fmt: skip
+
+    def _choose(self, workload: Workload) -> _Choice:
+        if workload.key not in self._choices:
+            found = sketches(workload, self.lowered.target, self.threads, accuracy="fast")
+            self._choices[workload.key] = choose(found, self.schedules.get(workload.key))
+        return self._choices[workload.key]
+
+    def _generate(self, step: Step, workload: Workload, schedule: Schedule) -> Kernel:
+        layouts = {k: v for k, v in step.layouts.items() if k in step.bindings}
+        same = (workload.key, schedule.key, tuple(sorted(layouts.items(), key=lambda x: x[0])))
+        if same not in self._names:
+            name = f"k{len(self._names)}"
+            self._names[same] = name
+            self.kernels[name] = generate(
+                workload, schedule, self.lowered.target, layouts, name, self.threads
+            )
+        return self.kernels[self._names[same]]
+
+    def _constants(self, step: Step, dag: ComputeDag, kernel: Kernel) -> dict[str, int]:
+        """Constant argument -> offset of its packed values."""
+        held = self.lowered.graph.constants
+        given = {
+            p.name: held[step.bindings[p.name]]
+            for p in dag.placeholders
+            if p.constant and p.derive is None
+        }
+        sources = {p.name for p in dag.placeholders if p.derive and p.name in kernel.packings}
+        arrays = derive(dag, given) if sources else given
+        return {n: self.weights.add(k.pack(arrays[n])) for n, k in kernel.packings.items()}
+
+
+def choose(found: Sequence[Sketch], schedule: Schedule | None) -> _Choice:
+    """The given schedule if one of the sketches takes it, else the first sketch's default."""
+    sketch = find(tuple(found), schedule) if schedule is not None else None
+    if sketch is not None and schedule is not None:
+        return _Choice(schedule, sketch.dag, True)
+    first = found[0]
+    return _Choice(first.schedule(first.default()), first.dag, False)
+
+
+def _direct_copies(lowered: LoweredGraph) -> tuple[dict[str, str], set[str]]:
+    """Copies at the network's border that reading inputs and writing outputs does on the way.
+
+    input --read--> x --copy--> x@blocked   becomes   input --read--> x@blocked
+    Out: border value -> the cell that takes its place, and the names of steps that fall away.
+    """
+    graph, storage = lowered.graph, lowered.storage
+    users: dict[str, list[Step]] = {}
+    for step in lowered.steps:
+        for cell in step.bindings.values():
+            users.setdefault(cell, []).append(step)
+    tenants = Counter(buffer for buffer, _ in storage.values())
+    borders: dict[str, str] = {}
+    skipped: set[str] = set()
+    for value in dict.fromkeys((*graph.inputs, *graph.outputs)):
+        steps = users.get(value, [])
+        if len(steps) != 1 or not _is_copy(steps[0]) or steps[0].name in skipped:
+            continue
+        others = [c for c in steps[0].bindings.values() if c != value]
+        alone = value in storage and tenants[storage[value][0]] == 1
+        both = value in graph.inputs and value in graph.outputs
+        if alone and not both and len(others) == 1 and others[0] in storage:
+            borders[value] = others[0]
+            skipped.add(steps[0].name)
+    return borders, skipped
+
+
+def _is_copy(step: Step) -> bool:
+    return step.workload is not None and step.workload.anchor == "copy"
+
+
+def _buffers(
+    lowered: LoweredGraph, steps: Sequence[Step], borders: Mapping[str, str]
+) -> list[Buffer]:
+    """Every float32 buffer in use, with its lifetime: inputs from -1 on, outputs to the end."""
+    graph, storage = lowered.graph, lowered.storage
+    lives: dict[str, list[int]] = {}
+
+    def touch(cell: str, at: int) -> None:
+        value = graph.values.get(cell)
+        if cell in storage and (value is None or value.dtype == "float32"):
+            lives.setdefault(storage[cell][0], []).append(at)
+
+    for name in graph.inputs:
+        touch(borders.get(name, name), -1)
+    for at, step in enumerate(steps):
+        for cell in step.bindings.values():
+            touch(cell, at)
+    for name in graph.outputs:
+        touch(borders.get(name, name), len(steps))
+    cells: dict[str, list[str]] = {}
+    for cell, (buffer, _) in storage.items():
+        cells.setdefault(buffer, []).append(cell)
+    found = []
+    for buffer, times in lives.items():
+        layouts = [storage[c][1] for c in cells[buffer]]
+        size = max(layout.size for layout in layouts)
+        dense = any(x == row_major(x.shape) and x.size == size for x in layouts)
+        zeros = "" if dense else zero_cells(size, layouts)
+        found.append(Buffer(buffer, size, min(times), max(times), zeros))
+    return found
