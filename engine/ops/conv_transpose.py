@@ -1,8 +1,8 @@
 """Transposed convolutions.
 
 In: data [N, C, *] and weight [C, M/group, *].  Out: one stage.  With u = oh + pad, the sum runs
-over the taps kh for which u - kh*dilation is a multiple of the stride.  Stride 1 is a convolution with
-the window turned round.  A larger stride is cut into phases, u = s*q + r, taps kh = s*t + r:
+over the taps kh for which u - kh*dilation is a multiple of the stride.  Stride 1 is a convolution
+with the window turned round.  A larger stride is cut into phases, u = s*q + r, taps kh = s*t + r:
 
     conv2d_transpose(n, oc, s*qh + rh - p, s*qw + rw - p)
         += data[n, ic, qh - th, qw - tw | else 0] * weight[ic, oc, s*th + rh, s*tw + rw | else 0]

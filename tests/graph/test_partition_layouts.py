@@ -195,55 +195,80 @@ def test_gates_broadcast_over_planes():
     assert "copy" not in found[1:]
 
 
-STEPS = {
-    "conv": lambda a, b, o: node("Conv", f"{a} w", o, **PADS),
-    "depthwise": lambda a, b, o: node("Conv", f"{a} dw", o, group=16, **PADS),
-    "relu": lambda a, b, o: node("Relu", a, o),
-    "add": lambda a, b, o: node("Add", f"{a} {b}", o),
-    "bias": lambda a, b, o: node("Add", f"{a} c", o),
-    "pool": lambda a, b, o: node("MaxPool", a, o, kernel_shape=[3, 3], **PADS),
-    "mean": lambda a, b, o: node("AveragePool", a, o, kernel_shape=[3, 3], **PADS),
-    "softmax": lambda a, b, o: node("Softmax", a, o, axis=1),
-    "matmul": lambda a, b, o: node("MatMul", f"{a} m", o),
-    "swap": lambda a, b, o: node("Transpose", a, o, perm=[0, 1, 3, 2]),
-    "turn": lambda a, b, o: node("Transpose", a, o, perm=[0, 2, 1, 3]),
-    "gate": lambda a, b, o: node("Mul", f"{a} g", o),
-    "gather": lambda a, b, o: node("Gather", f"{a} order", o, axis=1),
-    "twice": lambda a, b, o: node("Concat", f"{a} {b}", o, axis=1),
-    "half": lambda a, b, o: node("Slice", f"{a} low high axis", o),
-    "norm": lambda a, b, o: node("LayerNormalization", f"{a} ln", o),
-    "flat": lambda a, b, o: node("Reshape", f"{a} shape", o),
-}
+def window(op, rank, **attrs):
+    """A 3-wide operator that keeps the spatial size."""
+    n = rank - 2
+    return lambda a, o: node(op, a, o, kernel_shape=[3] * n, pads=[1] * 2 * n, **attrs)
+
+
+def steps(rank, size):
+    """Operators over tensors [2, size, size, ...], by name: (first, second, output) -> node."""
+    conv, deep = window("Conv", rank), window("Conv", rank, group=size)
+    pool, mean = window("MaxPool", rank), window("AveragePool", rank)
+    whole = list(range(rank))
+    return {
+        "conv": lambda a, b, o: conv(f"{a} w", o),
+        "depthwise": lambda a, b, o: deep(f"{a} dw", o),
+        "relu": lambda a, b, o: node("Relu", a, o),
+        "add": lambda a, b, o: node("Add", f"{a} {b}", o),
+        "bias": lambda a, b, o: node("Add", f"{a} c", o),
+        "pool": lambda a, b, o: pool(a, o),
+        "mean": lambda a, b, o: mean(a, o),
+        "softmax": lambda a, b, o: node("Softmax", a, o, axis=1),
+        "matmul": lambda a, b, o: node("MatMul", f"{a} m", o),
+        "swap": lambda a, b, o: node("Transpose", a, o, perm=[*whole[:-2], rank - 1, rank - 2]),
+        "turn": lambda a, b, o: node("Transpose", a, o, perm=[0, *whole[1:-1][::-1], rank - 1]),
+        "gate": lambda a, b, o: node("Mul", f"{a} g", o),
+        "gather": lambda a, b, o: node("Gather", f"{a} order", o, axis=1),
+        "twice": lambda a, b, o: node("Concat", f"{a} {b}", o, axis=1),
+        "half": lambda a, b, o: node("Slice", f"{a} low high axis", o),
+        "norm": lambda a, b, o: node("LayerNormalization", f"{a} ln", o),
+        "average": lambda a, b, o: node("ReduceMean", f"{a} space", o, keepdims=1),
+        "spread": lambda a, b, o: node("Mul", f"{a} {b}", o),
+        "flat": lambda a, b, o: node("Reshape", f"{a} shape", o),
+    }
+
+
+def operands(rank, size, start):
+    """The constants that `steps` names."""
+    taps, ones = (3,) * (rank - 2), (1,) * (rank - 2)
+    found = weights(
+        w=(size, size, *taps), dw=(size, 1, *taps), c=(size, *ones), m=(size, size),
+        g=(2, 1, *(size,) * (rank - 2)), ln=(size,),
+    )  # fmt: skip
+    found["w"] *= 1 / size
+    found["m"] *= 1 / size
+    return found | {
+        "order": np.arange(size)[::-1].copy(),
+        "low": np.array([start]),
+        "high": np.array([start + size]),
+        "axis": np.array([1]),
+        "space": np.arange(2, rank),
+        "shape": np.array([2, size, -1, *(size,) * (rank - 3)]),
+    }
 
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_random_networks_compute_the_same(data):
-    """Any mix of operators over tensors [2, 16, 16, 16]; "twice" is followed by "half"."""
-    nodes, known = [], ["x"]
-    for i in range(data.draw(st.integers(2, 9))):
-        op = data.draw(st.sampled_from(sorted(set(STEPS) - {"half"})))
+    """Any mix of operators; "twice" is followed by "half", "average" by "spread"."""
+    size, rank = data.draw(st.sampled_from([(16, 4), (20, 4), (16, 3), (20, 3), (5, 5)]))
+    table, nodes, known = steps(rank, size), [], ["x"]
+    for i in range(data.draw(st.integers(2, 10))):
+        op = data.draw(st.sampled_from(sorted(set(table) - {"half", "spread"})))
         a, b = data.draw(st.sampled_from(known)), data.draw(st.sampled_from(known))
-        out = f"v{i}"
-        if op == "twice":
-            nodes += [STEPS[op](a, b, out + "c"), STEPS["half"](out + "c", b, out)]
+        out, second = f"v{i}", {"twice": "half", "average": "spread"}.get(op)
+        if second:
+            nodes += [table[op](a, b, out + "i"), table[second](out + "i", b, out)]
         else:
-            nodes.append(STEPS[op](a, b, out))
+            nodes.append(table[op](a, b, out))
         known.append(out)
     outputs = sorted({known[-1], *data.draw(st.lists(st.sampled_from(known[1:]), max_size=2))})
-    start = data.draw(st.sampled_from([0, 4, 16]))
-    constants = weights(
-        w=(16, 16, 3, 3), dw=(16, 1, 3, 3), c=(16, 1, 1), m=(16, 16), g=(2, 1, 16, 1), ln=(16,)
-    )
-    constants["w"] *= 0.1
-    constants["m"] *= 0.2
-    constants |= {
-        "order": np.arange(16)[::-1].copy(), "low": np.array([start]),
-        "high": np.array([start + 16]), "axis": np.array([1]), "shape": np.array([2, 16, -1, 16]),
-    }  # fmt: skip
-    graph = load_proto(model(nodes, {"x": (2, 16, 16, 16)}, outputs, constants))
+    start = data.draw(st.sampled_from([0, size // 4, size]))
+    shape = (2, *(size,) * (rank - 1))
+    graph = load_proto(model(nodes, {"x": shape}, outputs, operands(rank, size, start)))
     low = lower(graph, data.draw(st.sampled_from([AVX512, SSE])))
-    feeds = {"x": floats(2, 16, 16, 16)}
+    feeds = {"x": floats(*shape)}
     found = run_lowered(low, feeds)
     for name, array in run_graph(graph, feeds).items():
         close(found[name], array, 1e-4)
