@@ -280,6 +280,7 @@ class MemoryStore(Store):
         estimated: float | None = None,
         verification: Mapping[str, Any] | None = None,
         evaluation: Mapping[str, Any] | None = None,
+        details: Mapping[str, Any] | None = None,
     ) -> int:
         with self._lock:
             self._require_network(network)
@@ -294,6 +295,7 @@ class MemoryStore(Store):
                 clean_json(estimated),
                 clean_json(verification or {}),
                 time.time(),
+                details=clean_json(details or {}),
             )
             for place, old in enumerate(self._compiled):
                 if (old.network, old.scope, old.path, old.file_hash) == known:

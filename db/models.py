@@ -297,6 +297,10 @@ class CompiledNetworkRow(Base):
     published_at: Mapped[float | None] = mapped_column(
         comment="When it became the published file of its network; NULL if never."
     )
+    details: Mapped[dict[str, Any]] = mapped_column(
+        server_default="{}",
+        comment="What else was noted: workloads on their default schedule, host calls.",
+    )
 
 
 class EvaluationRow(Base):

@@ -396,6 +396,7 @@ def compiled_networks(connection: Connection, network: str | None) -> tuple[Comp
             row.verification,
             row.created_at,
             row.published_at,
+            row.details,
         )
         for row in connection.execute(query)
     )

@@ -249,12 +249,14 @@ class SqlStore(Store):
         estimated: float | None = None,
         verification: Mapping[str, Any] | None = None,
         evaluation: Mapping[str, Any] | None = None,
+        details: Mapping[str, Any] | None = None,
     ) -> int:
         values = {
             "path": clean_text(path),
             "file_hash": clean_text(file_hash),
             "estimated_latency": clean_json(estimated),
             "verification": clean_json(verification or {}),
+            "details": clean_json(details or {}),
         }
 
         def work(connection: Connection) -> int:

@@ -372,6 +372,7 @@ def put_compiled(
             .values(
                 verification=values["verification"],
                 estimated_latency=values["estimated_latency"],
+                details=values["details"],
                 run_id=run,
             )
         )

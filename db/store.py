@@ -197,10 +197,12 @@ class Store(ABC):
         estimated: float | None = None,
         verification: Mapping[str, Any] | None = None,
         evaluation: Mapping[str, Any] | None = None,
+        details: Mapping[str, Any] | None = None,
     ) -> int:
         """Note a compiled file of a registered network's current version; returns its id.
 
         The same network, scope, path and hash give the same id again, with the new verification.
+        `details` takes what else is worth knowing, such as workloads on their default schedule.
         """
 
     @abstractmethod

@@ -107,6 +107,7 @@ class CompiledInfo:
     verification: Mapping[str, Any] = field(default_factory=dict)
     created: float = 0.0
     published: float | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -304,13 +304,16 @@ class TestNetworks:
             "net", SCOPE, "/out/net.net", "h1", run_id=run_id, estimated=0.003,
             verification={"max_rel_error": 1e-5}, evaluation=evaluation,
         )  # fmt: skip
-        again = store.add_compiled_network("net", SCOPE, "/out/net.net", "h1", estimated=math.inf)
+        again = store.add_compiled_network(
+            "net", SCOPE, "/out/net.net", "h1", estimated=math.inf, details={"defaults": ["conv-b"]}
+        )
         second = store.add_compiled_network("net", SCOPE, "/out/net.net", "h2")
         assert first == again != second
         store.mark_published(second)
         store.add_evaluation(second, {"note": "no figures"})
         one, two = store.compiled_networks("net")
         assert (one.id, one.run_id, one.estimated, one.verification) == (first, "", None, {})
+        assert (one.details, two.details) == ({"defaults": ["conv-b"]}, {})
         assert one.published is None and two.published is not None
         assert [(e.compiled_id, e.median) for e in store.evaluations()] == [
             (first, 0.004),
