@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from engine.expr import Affine, Layout
@@ -20,8 +21,9 @@ from engine.expr import Affine, Layout
 class Packing:
     """Order in which a kernel reads a constant.
 
-    The packed array has axes `loops` (name, extent) in C order; element [loops...] is the constant's
-    element at `index`, an affine expression of the loops for each of its axes, 0.0 outside.
+    The packed array has axes `loops` (name, extent) in C order; element [loops...] is the
+    constant's element at `index`, an affine expression of the loops for each of its axes, 0.0
+    outside.
     """
 
     loops: tuple[tuple[str, int], ...]
@@ -35,23 +37,30 @@ class Packing:
             total *= extent
         return total
 
+    def view(self, array: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The packed array, axis by axis, as a read-only view of the (padded) constant."""
+        extents = dict(self.loops)
+        bounds = [affine.bounds(extents) for affine in self.index]
+        pads = [
+            (max(0, -low), max(0, high - size + 1))
+            for (low, high), size in zip(bounds, array.shape, strict=True)
+        ]
+        padded = np.pad(array, pads) if any(p != (0, 0) for p in pads) else array
+        start = [affine.const + pad for affine, (pad, _) in zip(self.index, pads, strict=True)]
+        steps = [dict(affine.terms) for affine in self.index]
+        strides = [
+            sum(
+                step.get(name, 0) * stride
+                for step, stride in zip(steps, padded.strides, strict=True)
+            )
+            for name, _ in self.loops
+        ]
+        corner = padded[tuple(slice(at, at + 1) for at in start)]
+        return as_strided(corner, [e for _, e in self.loops], strides, writeable=False)
+
     def pack(self, array: NDArray[np.float32]) -> NDArray[np.float32]:
         """The constant in the kernel's order, flat, contiguous float32."""
-        shape = tuple(extent for _, extent in self.loops)
-        grid = dict(
-            zip((n for n, _ in self.loops), np.ogrid[tuple(slice(e) for e in shape)], strict=True)
-        )
-        inside: NDArray[np.bool_] = np.ones((1,) * len(shape), dtype=bool)
-        picks = []
-        for axis, affine in enumerate(self.index):
-            at = np.full((1,) * len(shape), affine.const, dtype=np.int64)
-            for name, coeff in affine.terms:
-                at = at + grid[name] * coeff
-            inside = inside & (at >= 0) & (at < array.shape[axis])
-            picks.append(np.clip(at, 0, array.shape[axis] - 1))
-        values = array[tuple(picks)] if picks else array
-        out = np.where(inside, values, np.float32(0.0))
-        return np.ascontiguousarray(np.broadcast_to(out, shape), dtype=np.float32).ravel()
+        return np.array(self.view(array), dtype=np.float32, order="C").ravel()
 
 
 @dataclass(frozen=True)
