@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from engine.codegen.emitter import Emitter
 from engine.expr import Affine, Layout
@@ -122,40 +123,22 @@ class Memory:
         """SSA i64 of an affine expression, hoisted as far out as its variables allow."""
         ordered = sorted(symbolic, key=lambda t: self._depth(t[0]))
         value = str(const)
-        for i, (name, coeff) in enumerate(ordered):
-            source = self.e.value_of(name)
-            scaled = source
-            if coeff != 1:
-                scaled = self.e.hoisted(
-                    [name],
-                    ("scaled", source, coeff),
-                    lambda s=source, c=coeff: f"mul nsw i64 {s}, {c}",
-                )
-            prefix = tuple(ordered[: i + 1])
-            value = self.e.hoisted(
-                [name],
-                ("int", prefix, const, value),
-                lambda v=value, s=scaled: f"add nsw i64 {v}, {s}",
-            )
+        for name, coeff in ordered:
+            value = self.e.hoisted([name], f"add nsw i64 {value}, {self._scaled(name, coeff)}")
         return value
+
+    def _scaled(self, variable: str, coeff: int) -> str:
+        source = self.e.value_of(variable)
+        if coeff == 1:
+            return source
+        return self.e.hoisted([variable], f"mul nsw i64 {source}, {coeff}")
 
     def pointer(self, buffer: str, symbolic: Symbolic) -> str:
         """Pointer to the element at the symbolic part of an offset."""
         pointer = self.bases[buffer]
         for name, coeff in sorted(symbolic, key=lambda t: self._depth(t[0])):
-            source = self.e.value_of(name)
-            step = source
-            if coeff != 1:
-                step = self.e.hoisted(
-                    [name],
-                    ("scaled", source, coeff),
-                    lambda s=source, c=coeff: f"mul nsw i64 {s}, {c}",
-                )
-            pointer = self.e.hoisted(
-                [name],
-                ("pointer", pointer, step),
-                lambda p=pointer, s=step: f"getelementptr float, ptr {p}, i64 {s}",
-            )
+            step = self._scaled(name, coeff)
+            pointer = self.e.hoisted([name], f"getelementptr float, ptr {pointer}, i64 {step}")
         return pointer
 
     def at(self, pointer: str, offset: int | str) -> str:
@@ -174,17 +157,9 @@ class Memory:
             if high < guard.low or low >= guard.high:
                 return False
             value = self.integer(symbolic, const - guard.low)
-            conditions.append(self.e.hoisted(
-                [n for n, _ in symbolic],
-                ("inside", value, guard.high - guard.low),
-                lambda v=value, g=guard: f"icmp ult i64 {v}, {g.high - g.low}",
-            ))  # fmt: skip
-        if not conditions:
-            return True
-        result = conditions[0]
-        for c in conditions[1:]:
-            result = self.e.op(f"and i1 {result}, {c}")
-        return result
+            test = f"icmp ult i64 {value}, {guard.high - guard.low}"
+            conditions.append(self.e.hoisted([n for n, _ in symbolic], test))
+        return self._all(conditions)
 
     def location(self, address: Address) -> str:
         """Pointer to the current point (its lane 0); only for addresses with `flat`."""
@@ -195,7 +170,8 @@ class Memory:
     def lane_location(self, address: Address, lane: int) -> tuple[str, str | bool]:
         """Pointer and inside-condition of one lane, computed dimension by dimension."""
         layout = address.layout
-        offset, condition = str(layout.offset), None
+        offset = str(layout.offset)
+        conditions = []
         for dim, affine in enumerate(address.index):
             shifted = Affine.of(
                 [t for t in affine.terms if t[0] != LANE], affine.const + lane * affine.coeff(LANE)
@@ -205,10 +181,18 @@ class Memory:
             low, high = Affine.of(symbolic, const).bounds(self.counts)
             before, after = layout.halo_of(dim)
             if low < -before or high > layout.shape[dim] - 1 + after:
-                test = self.e.op(f"icmp ult i64 {value}, {layout.shape[dim]}")
-                condition = test if condition is None else self.e.op(f"and i1 {condition}, {test}")
+                conditions.append(self.e.op(f"icmp ult i64 {value}, {layout.shape[dim]}"))
             offset = self._add_dimension(layout, dim, value, offset)
-        return self.at(self.bases[address.buffer], offset), True if condition is None else condition
+        return self.at(self.bases[address.buffer], offset), self._all(conditions)
+
+    def _all(self, conditions: Sequence[str]) -> str | Literal[True]:
+        """The conjunction of SSA conditions; True for none."""
+        if not conditions:
+            return True
+        result = conditions[0]
+        for condition in conditions[1:]:
+            result = self.e.op(f"and i1 {result}, {condition}")
+        return result
 
     def _add_dimension(self, layout: Layout, dim: int, value: str, offset: str) -> str:
         if dim == layout.block_axis and layout.blocked:

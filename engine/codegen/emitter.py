@@ -1,7 +1,8 @@
 """Writes LLVM IR as text: SSA names, blocks, loops with carried values, hoisting.
 
-A scope is a loop body.  Address arithmetic that depends on outer loops only is appended to the entry
-of the loop that defines its variable, so that inner loops hold nothing but loads and arithmetic.
+A scope is a loop body.  Address arithmetic that depends on outer loops only is appended to the
+entry of the loop that defines its variable, so that inner loops hold nothing but loads and
+arithmetic.
 """
 
 from __future__ import annotations
@@ -50,17 +51,17 @@ class Emitter:
         self._lines.append(f"{label}:")
         self.label = label
 
-    def hoisted(self, variables: Sequence[str], key: object, text: Callable[[], str]) -> str:
-        """`%name = text` at the entry of the innermost loop that defines one of `variables`."""
+    def hoisted(self, variables: Sequence[str], instruction: str) -> str:
+        """`%name = instruction`, once, at the entry of the innermost loop that defines one of
+        `variables`."""
         scope = self.scopes[0]
         for candidate in reversed(self.scopes):
             if candidate.variable in variables:
                 scope = candidate
                 break
-        known = scope.memo.get(key)
+        known = scope.memo.get(instruction)
         if known is None:
-            instruction = text()
-            known = scope.memo[key] = self.fresh("h")
+            known = scope.memo[instruction] = self.fresh("h")
             scope.entry.append(f"  {known} = {instruction}")
         return known
 

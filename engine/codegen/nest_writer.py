@@ -1,12 +1,14 @@
 """One nest's loops, register tile, epilogue and stores.
 
-In: a `space.nest.Nest` inside a region.  Out: IR through the region's emitter.  Every loop level with
-a remainder is emitted twice, for full steps and for the rest, so that inner code knows its extents.
+In: a `space.nest.Nest` inside a region.  Out: IR through the region's emitter.  Every loop level
+with a remainder is emitted twice, for full steps and for the rest, so that inner code knows its
+extents.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Protocol
@@ -123,9 +125,7 @@ class NestWriter:
         """The first `depth` outer levels split over the threads, the others in order."""
         levels = self._named(self.nest.outer)
         shared, rest = levels[:depth], levels[depth:]
-        trips = []
-        for level, name in shared:
-            trips.append(self.counts[name])
+        trips = [self.counts[name] for _, name in shared]
         if not shared:
             self.r.share(1, lambda _: self._ignore(rest))
             return
@@ -373,6 +373,6 @@ class NestWriter:
             pointer, inside = self.memory.lane_location(address, lane)
             store = f"store float {single}, ptr {pointer}, align 4"
             if isinstance(inside, str):
-                self.e.branch(inside, lambda s=store: self.e.put(s), None)
+                self.e.branch(inside, partial(self.e.put, store), None)
             else:
                 self.e.put(store)

@@ -44,6 +44,8 @@ class Values:
         self.known: dict[str, str] = {}
         """Tensor -> its value at the current point (the head and epilogue stages)."""
         self._memo: dict[object, Operand] = {}
+        self.axis_map: Env = {}
+        """The head's axes over sub-loops; set by the nest that is being lowered."""
         self.kind = "float"
         self.lanes = 1
         self.valid = 1
@@ -109,9 +111,6 @@ class Values:
         if stage is not None:
             return self._inline(stage, read, env)
         return self._load(read, env)
-
-    axis_map: Env = {}
-    """The head's axes over sub-loops; set by the nest that is being lowered."""
 
     def _inline(self, stage: Stage, read: Read, env: Env) -> Operand:
         inner = {a.name: i.substitute(env) for a, i in zip(stage.axes, read.index, strict=True)}

@@ -33,6 +33,11 @@ _LOGGED = {
     "weight_tile_bytes", "block_bytes", "from_l2", "from_l3", "from_memory", "constant_bytes",
     "store_bytes", "work_items", "temporary_bytes", "points", "arithmetic_intensity",
 }  # fmt: skip
+_HEAVIEST = {
+    "accumulators", "register_need", "spills", "loads_per_fma", "inner_fmas", "ragged",
+    "imbalance", "tile_bytes", "weight_tile_bytes", "block_bytes",
+}  # fmt: skip
+"""Taken from the group with most work; the others are summed."""
 
 
 def features(sketch: Sketch, matrix: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -43,8 +48,7 @@ def features(sketch: Sketch, matrix: NDArray[np.int64]) -> NDArray[np.float32]:
     for tiling in sketch.tilings:
         part = _group(tiling, columns, n)
         for name, values in part.items():
-            if name in ("accumulators", "register_need", "spills", "loads_per_fma", "inner_fmas",
-                        "ragged", "imbalance", "tile_bytes", "weight_tile_bytes", "block_bytes"):  # fmt: skip
+            if name in _HEAVIEST:
                 heavier = part["fma_cycles"] >= total["fma_cycles"] - part["fma_cycles"]
                 total[name] = np.where(heavier, values, total[name])
             elif name == "lane_use":
@@ -55,10 +59,9 @@ def features(sketch: Sketch, matrix: NDArray[np.int64]) -> NDArray[np.float32]:
     total["winograd"] = np.full(n, _tile_of(sketch.dag.algorithm))
     bytes_moved = total["from_l3"] + total["from_memory"] + total["store_bytes"] + 1
     total["arithmetic_intensity"] = total["fma_cycles"] * 64 / bytes_moved
-    out = np.stack([
-        np.log2(1 + total[f]) if f in _LOGGED else total[f] for f in FEATURES
-    ], axis=1)  # fmt: skip
-    return np.nan_to_num(out, posinf=60.0, neginf=-60.0).astype(np.float32)
+    columns_out = [np.log2(1 + total[f]) if f in _LOGGED else total[f] for f in FEATURES]
+    out: Floats = np.nan_to_num(np.stack(columns_out, axis=1), posinf=60.0, neginf=-60.0)
+    return out.astype(np.float32)
 
 
 def _tile_of(algorithm: str) -> float:

@@ -163,12 +163,15 @@ class Tiling:
 
     def _slides(self, axis: Axis) -> bool:
         space = {a.name for a in self.space if a.extent > 1}
-        return any(
-            i.coeff(axis.name) and space & set(i.axes)
-            for r in self.skeleton.reads_of(self.group.stage)
-            if not self.skeleton.is_constant(r.tensor)
-            for i in r.index
-        ) and not (self.group.vector == axis.name)
+        return (
+            any(
+                i.coeff(axis.name) and space & set(i.axes)
+                for r in self.skeleton.reads_of(self.group.stage)
+                if not self.skeleton.is_constant(r.tensor)
+                for i in r.index
+            )
+            and self.group.vector != axis.name
+        )
 
     def _layout_block(self, axis: Axis) -> int:
         """Block of a variable's layout that the reduction axis runs through, 0 if none."""

@@ -47,7 +47,7 @@ def _costly(stage: Stage) -> bool:
 
 
 def _after_reduction(skeleton: Skeleton, stage: Stage) -> bool:
-    """Elementwise work behind a reduction of the same shape belongs to that reduction's epilogue."""
+    """Elementwise work behind a reduction of the same shape belongs to its epilogue."""
     for read in reads(stage.body):
         producer = next((s for s in skeleton.dag.stages if s.name == read.tensor), None)
         if producer is None:

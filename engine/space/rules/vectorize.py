@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.expr import Layout, Stage
+from engine.expr import Layout, Read, Stage
 from engine.space.skeleton import Group, Skeleton, lane_stride
 
 _SCATTER, _GATHER = 12, 8
@@ -36,7 +36,7 @@ def _choose(skeleton: Skeleton, group: Group) -> tuple[str | None, bool]:
     for axis in stage.axes:
         if axis.name not in shared and axis.name not in stage.unroll and axis.extent > 1:
             best = min(best, (_space_cost(skeleton, group, axis.name), axis.name, False))
-    if stage.reducer is None or set(a.name for a in stage.reduce_axes) <= set(stage.unroll):
+    if stage.reducer is None or {a.name for a in stage.reduce_axes} <= set(stage.unroll):
         return best[1], best[2]
     for axis in stage.reduce_axes:
         if axis.extent >= skeleton.target.lanes:
@@ -65,17 +65,10 @@ def _space_cost(skeleton: Skeleton, group: Group, axis: str) -> float:
             )
             cost += _GATHER if stride not in (0, 1) or guarded else 0
         if stage.name in group.stores and stage.name in skeleton.dag.outputs:
-            place = replace_index(group, stage)
+            place = Read(stage.name, group.stage.store_index)
             stride = lane_stride(skeleton.layouts[stage.name], place, axis)
             cost += _SCATTER if stride != 1 else 0
     return cost / used
-
-
-def replace_index(group: Group, stage: Stage):  # type: ignore[no-untyped-def]
-    """The store of a stage as a Read over the head's axes."""
-    from engine.expr import Read
-
-    return Read(stage.name, group.stage.store_index)
 
 
 def _reduce_cost(skeleton: Skeleton, stage: Stage, axis: str) -> float:
