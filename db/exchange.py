@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ MAX_BAD = 1000
 """Bad lines that a report lists; all are counted."""
 
 _INT32 = 2**31
+_MAX_FLOAT = sys.float_info.max
 _MAX_KEY = 2000
 _BATCH = 2000
 
@@ -371,7 +373,7 @@ def _int(data: Mapping[str, Any], key: str, limit: int = _INT32) -> int:
 
 def _number(data: Mapping[str, Any], key: str, default: float | None = None) -> float:
     value = data.get(key, default)
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or abs(value) > 1.8e308:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or abs(value) > _MAX_FLOAT:
         raise ValueError(f"{key} is not a number")
     return float(value)
 
