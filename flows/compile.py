@@ -6,17 +6,15 @@ In: a model and a database.  Out: a file and a report.
 from __future__ import annotations
 
 from prefect import flow
-from prefect.runtime import flow_run
 
-from flows.parameters import CompileParameters
+from flows.parameters import CompileParameters, run_parameters
 from tasks.building import CompileReport
 from tasks.stages import compile_task
 
 
 def compile_run_name() -> str:
     """ "compile resnet-18": the name of a flow run."""
-    wanted = flow_run.parameters.get("job")
-    job = wanted if isinstance(wanted, dict) else wanted.model_dump()
+    job = run_parameters()
     return f"compile {job['model'].rsplit('/', 1)[-1]}"
 
 

@@ -7,8 +7,14 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+
+from engine.errors import NoctuneError
 
 QUIET = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -40,30 +46,48 @@ def _home() -> Path:
     return Path(tempfile.gettempdir()) / f"noctune-prefect-{os.getuid()}"
 
 
-def start_server() -> None:
-    """Start Prefect's temporary server if no other is configured.
-
-    The server is a child process of the terminal's group, so that Ctrl-C would end it before the
-    flow has reported how it ended: it is started with the signal blocked.
-    """
+def server_is_configured() -> bool:
+    """Whether the user's settings name a Prefect server."""
     from prefect.settings import get_current_settings
 
-    if get_current_settings().api.url:
+    return bool(get_current_settings().api.url)
+
+
+@contextmanager
+def server_starting() -> Iterator[None]:
+    """Start Prefect's temporary server, if no other is configured, while the block runs.
+
+    The server is a child process of the terminal's group, so that Ctrl-C would end it before the
+    flow has reported how it ended: it is started with the signal blocked.  Raises NoctuneError if
+    it does not start.
+    """
+    if server_is_configured():
+        yield
         return
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(_start_server)
+        yield
+        try:
+            done.result()
+        except Exception as error:
+            raise NoctuneError(
+                "Prefect's temporary server does not start",
+                why=" ".join(str(error).split())[:300],
+                fix="Run again, or set PREFECT_API_URL to a running server.",
+            ) from error
+
+
+def _start_server() -> None:
     from prefect.server.api.server import SubprocessASGIServer
 
-    old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        SubprocessASGIServer().start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, old)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    SubprocessASGIServer().start()
 
 
 def kill_server() -> None:
     """End the temporary server at once; only for a second Ctrl-C."""
-    import sys
-
     module = sys.modules.get("prefect.server.api.server")
-    for server in list(getattr(getattr(module, "SubprocessASGIServer", None), "_instances", {}).values()):
+    servers = getattr(getattr(module, "SubprocessASGIServer", None), "_instances", {})
+    for server in list(servers.values()):
         if server.server_process is not None:
             server.server_process.kill()

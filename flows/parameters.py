@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from flows.options import DEFAULT_DB
+
+def run_parameters() -> dict[str, Any]:
+    """The present flow run's `job`, plain; for its name."""
+    from prefect.runtime import flow_run
+
+    job = flow_run.parameters.get("job")
+    found = job.model_dump() if isinstance(job, BaseModel) else dict(job or {})
+    return found
+
 
 TargetName = Literal["host", "avx512", "avx2", "sse42"]
 Shape = Annotated[list[Annotated[int, Field(ge=1)]], Field(description="Dimensions")]
@@ -97,10 +106,13 @@ class DistillParameters(_Parameters):
     """What to keep of the records."""
 
     keep: int = Field(
-        default=32, ge=1, title="Keep", description="Fastest records kept of each workload"
+        default=16, ge=1, title="Keep", description="Fastest records kept of each workload"
+    )
+    spread: int = Field(
+        default=112, ge=0, title="Spread", description="Other records kept for the cost model"
     )
     output: str = Field(
-        default="best.jsonl", title="Output", description="File for the best records; none if empty"
+        default="", title="Output", description="File for what is kept, as JSON lines; none if empty"
     )
     archive: str = Field(
         default="",

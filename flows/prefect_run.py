@@ -10,7 +10,7 @@ import logging
 import sys
 from collections.abc import Callable
 
-from flows.environment import prepare_prefect
+from flows.environment import prepare_prefect, server_is_configured, server_starting
 from flows.interrupts import stoppable
 from flows.progress import terminal_progress, watching
 
@@ -20,17 +20,9 @@ def run_flow(args: argparse.Namespace, command: Callable[[argparse.Namespace], i
     prepare_prefect(getattr(args, "verbose", False))
     progress = terminal_progress(json=getattr(args, "json", False))
     with stoppable(progress.say), watching(progress):
-        from flows.environment import start_server
-
-        try:
-            start_server()
-        except RuntimeError as error:
-            from engine.errors import NoctuneError
-
-            raise NoctuneError(
-                "Prefect's temporary server does not start",
-                why=" ".join(str(error).split())[:300],
-                fix="Run again, or set PREFECT_API_URL to a running server.",
-            ) from error
+        if not server_is_configured():
+            progress.say("Starting Prefect's temporary server ...")
+        with server_starting():
+            from flows import tune  # noqa: F401  the heavy imports, while the server starts
         logging.getLogger("noctune").addHandler(logging.StreamHandler(sys.stderr))
         return command(args)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from flows.progress import HEADERS, Snapshot, table_cells, totals
@@ -32,6 +33,33 @@ def tuning_markdown(now: Snapshot, title: str) -> str:
     """The task table and the totals."""
     lines = [f"# {title}", "", *(f"- {line}" for line in totals(now)), ""]
     lines.append(markdown(HEADERS, table_cells(now.rows)))
+    return "\n".join(lines)
+
+
+def evaluation_rows(timing: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """(engine, median ms, minimum ms, peer's median by ours) for each engine."""
+    mine = timing["noctune"]
+    rows = [("noctune", f"{mine['median_ms']:.3f}", f"{mine['min_ms']:.3f}", "")]
+    for name, peer in timing["peers"].items():
+        ratio = f"{timing['ratio'][name]:.2f}x"
+        rows.append((name, f"{peer['median_ms']:.3f}", f"{peer['min_ms']:.3f}", ratio))
+    return rows
+
+
+def evaluation_markdown(
+    timing: Mapping[str, Any], verification: Mapping[str, Any], title: str
+) -> str:
+    """Times beside the peers, and whether the outputs agree."""
+    verdict = "agree with" if verification["ok"] else "**differ from**"
+    lines = [
+        f"# {title}",
+        "",
+        f"- Outputs {verdict} {verification['reference']}: largest error "
+        f"{verification['max_rel_error']:.2e} of the largest output",
+        f"- {timing['threads']} threads, engines interleaved in one run",
+        "",
+        markdown(("engine", "median ms", "minimum ms", "noctune faster by"), evaluation_rows(timing)),
+    ]
     return "\n".join(lines)
 
 

@@ -16,7 +16,7 @@ from prefect.runtime import flow_run
 from db.values import RunStatus
 from flows.budget import Budget
 from flows.interrupts import stop_event
-from flows.parameters import TuneParameters
+from flows.parameters import TuneParameters, run_parameters
 from flows.progress import Progress, Snapshot, snapshot, watcher
 from flows.report import ProgressBar, artifact_key, publish, tuning_markdown
 from tasks.session import Choice, RoundOutcome, SessionOptions, TuningSession
@@ -39,11 +39,13 @@ class TuneResult:
 
 def tune_run_name() -> str:
     """ "tune resnet-18 for 600 s": the name of a flow run."""
-    wanted = flow_run.parameters.get("job")
-    job = wanted if isinstance(wanted, dict) else wanted.model_dump()
+    job = run_parameters()
     models = ", ".join(m.rsplit("/", 1)[-1] for m in job["models"])
-    limits = [f"{job['trials']} trials"] * bool(job["trials"])
-    limits += [f"{job['seconds']:g} s"] * bool(job["seconds"])
+    limits = []
+    if job["trials"]:
+        limits.append(f"{job['trials']} trials")
+    if job["seconds"]:
+        limits.append(f"{job['seconds']:g} s")
     return f"tune {models[:80]}" + (f" for {' or '.join(limits)}" if limits else "")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from db.store import Store, open_store
 from engine.graph.task import SearchTask
 from engine.records import MeasureRecord, RecordScope, Schedule, TimingMode
-from engine.runtime import compile_network
+from engine.runtime.build import compile_network
 from engine.search import task_name
 from tasks.evaluation import file_hash, verify
 from tasks.networks import Network, Shapes, load_network
@@ -75,7 +75,11 @@ def _build(
     weights = {t.key: t.weight for t in tasks}
     estimated, _ = estimate(weights, {key: r.latency for key, r in best.items()})
     compiled = compile_network(
-        network.lowered, schedules, estimates={key: r.latency for key, r in best.items()}
+        network.lowered,
+        schedules,
+        estimates={key: r.latency for key, r in best.items()},
+        threads=scope.threads,
+        jobs=scope.threads,
     )
     compiled.save(output)
     untuned = [t for t in tasks if t.key not in best]

@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from db.store import open_store
 from engine.errors import NoctuneError
-from engine.runtime import CompiledNetwork, load
+from engine.runtime.network import CompiledNetwork, load
+from engine.target import usable_cores
 from tasks.networks import Shapes, is_builtin, load_graph, model_proto
 from tasks.peers import check_peers, differences, is_installed, open_peer, random_feeds
 from tasks.sidebyside import Timing, side_by_side
@@ -95,7 +97,7 @@ def bench(
         )
     net = load(path)
     inputs = inputs_of(net)
-    count = threads or net.threads
+    count = threads or min(net.program.threads, usable_cores())
     feeds = random_feeds(inputs, np.random.default_rng(seed))
     shapes = {name: shape for name, (shape, _) in inputs.items()}
     engines: dict[str, Any] = {"noctune": lambda: net.run(feeds, threads=count)}
@@ -113,7 +115,7 @@ def bench(
         "noctune": _own(mine),
         "peers": {name: _peer(t) for name, t in timings.items()},
         "ratio": {name: t.median / mine.median for name, t in timings.items()},
-        "estimated_ms": None if net.estimated is None else net.estimated * 1e3,
+        "estimated_ms": None if net.program.estimate is None else net.program.estimate * 1e3,
         "max_abs_error": _largest([e[0] for e in errors]),
         "max_rel_error": _largest([e[1] for e in errors]),
     }
@@ -142,3 +144,14 @@ def _largest(errors: Sequence[float]) -> float | None:
         return None
     worst = max(errors)
     return worst if math.isfinite(worst) else None
+
+
+def note(db: str, path: str, timing: Mapping[str, Any]) -> bool:
+    """Keep a timing in the database beside the compiled file; False if the file is not in there."""
+    where, digest = str(Path(path).resolve()), file_hash(path)
+    with open_store(db) as store:
+        for info in reversed(store.compiled_networks()):
+            if info.path == where and info.file_hash == digest:
+                store.add_evaluation(info.id, timing)
+                return True
+    return False

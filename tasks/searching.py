@@ -53,7 +53,7 @@ class Searching:
     def space(self, task: SearchTask) -> TaskSpace:
         """The task's search space."""
         if task.key not in self._spaces:
-            found = sketches(task.workload.dag, task.target)
+            found = sketches(task.workload, task.target, task.threads)
             self._spaces[task.key] = TaskSpace(found, task.threads)
         return self._spaces[task.key]
 

@@ -112,6 +112,16 @@ bench_task = task(
     retry_condition_fn=worth_retrying,
 )(evaluation.bench)
 
+note_evaluation_task = task(
+    name="note evaluation",
+    task_run_name="note evaluation of {path}",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retries=2,
+    retry_delay_seconds=[2, 10],
+    retry_condition_fn=worth_retrying,
+)(evaluation.note)
+
 distill_task = task(
     name="distill records",
     task_run_name="distill {db}",
@@ -124,5 +134,5 @@ distill_task = task(
 
 ALL: tuple[Task[..., Any], ...] = (
     load_network_task, prepare_task, tune_round_task, compile_task, verify_task, bench_task,
-    distill_task,
+    note_evaluation_task, distill_task,
 )  # fmt: skip

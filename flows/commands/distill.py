@@ -1,0 +1,64 @@
+"""Keep the best records of each workload and target; the rest goes into an archive first.
+
+The best schedule of each always stays, so that compiling gives the same networks as before; some
+slower ones stay for the cost model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+from flows.options import add_db, add_json, add_verbose, positive
+
+EXAMPLE = "noctune distill --keep 16 -o best.jsonl"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--keep", type=positive, default=16, metavar="K",
+        help="fastest schedules kept of each workload and target (default 16)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--spread", type=int, default=112, metavar="N",
+        help="further records kept for the cost model (default 112)",
+    )  # fmt: skip
+    parser.add_argument("-o", "--output", default="", metavar="FILE", help="write what stays")
+    parser.add_argument(
+        "--archive", default="", metavar="FILE",
+        help="where what goes is written first (default: beside the database)",
+    )  # fmt: skip
+    add_db(parser)
+    add_json(parser)
+    add_verbose(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from flows.files import check_writable
+    from flows.prefect_run import run_flow
+
+    if args.output:
+        check_writable(args.output)
+    return run_flow(args, _distill)
+
+
+def _distill(args: argparse.Namespace) -> int:
+    from flows.distill import distill
+    from flows.parameters import DistillParameters
+
+    report = distill(
+        DistillParameters(
+            db=args.db, keep=args.keep, spread=max(args.spread, 0), output=args.output,
+            archive=args.archive,
+        )
+    )  # fmt: skip
+    if args.json:
+        print(json.dumps(asdict(report), indent=2))
+        return 0
+    print(f"{report.db}: {report.kept} records kept, {report.removed} removed")
+    if report.archive:
+        print(f"The removed ones are in {report.archive}")
+    if report.output:
+        print(f"Wrote {report.output} ({report.lines} lines)")
+    return 0

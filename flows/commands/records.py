@@ -1,0 +1,269 @@
+"""Look into the database; export, import and prune records."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from flows.options import add_db, add_json, duration, positive
+from flows.text import milliseconds, table
+
+if TYPE_CHECKING:
+    from db.store import Store
+    from engine.records import MeasureRecord, RecordScope
+
+EXAMPLE = "noctune records best --db noctune.sqlite"
+
+ACTIONS = {
+    "list": "the newest records, failed ones too",
+    "best": "the fastest record of each workload and target",
+    "stats": "how much the database holds",
+    "runs": "the tuning runs",
+    "export": "write records to a file of JSON lines",
+    "import": "read records from such files; known ones are left as they are",
+    "prune": "drop old, foreign or failed records, into an archive first",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    sub = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    made = {}
+    for name, text in ACTIONS.items():
+        made[name] = sub.add_parser(
+            name, help=text, description=text[0].upper() + text[1:] + ".",
+            epilog=f"example:\n  noctune records {_EXAMPLES[name]}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        add_db(made[name])
+        add_json(made[name])
+    made["list"].add_argument("--limit", type=positive, default=20, metavar="N")
+    made["list"].add_argument("--errors", action="store_true", help="failed trials only")
+    made["list"].add_argument("--workload", metavar="KEY", help="of this workload only")
+    made["best"].add_argument("--threads", type=positive, metavar="N", help="of this scope only")
+    made["export"].add_argument("file", help="the file to write")
+    made["import"].add_argument("file", nargs="+", help="files to read")
+    prune = made["prune"]
+    prune.add_argument("--older", type=duration, metavar="AGE", help="older than 30d, 12h ...")
+    prune.add_argument(
+        "--other-generators", action="store_true", help="of other versions of the code generator"
+    )
+    prune.add_argument("--failed", action="store_true", help="failed trials")
+    prune.add_argument("--archive", default="", metavar="FILE", help="where they are written first")
+
+
+_EXAMPLES = {
+    "list": "list --errors --limit 50",
+    "best": "best --threads 2 --json",
+    "stats": "stats",
+    "runs": "runs",
+    "export": "export monday.jsonl",
+    "import": "import monday.jsonl other-machine.jsonl",
+    "prune": "prune --older 90d --failed",
+}
+
+
+def run(args: argparse.Namespace) -> int:
+    return _HANDLERS[args.action](args)
+
+
+def _open(args: argparse.Namespace) -> Store:
+    """The database, which must be there: looking must not make an empty one."""
+    from pathlib import Path
+
+    from db.store import open_store
+    from engine.errors import StoreError
+
+    if "://" not in args.db and args.db != "memory:" and not Path(args.db).exists():
+        raise StoreError(
+            "there is no such database", where=args.db,
+            fix="Name one with --db, or tune something first.",
+        )  # fmt: skip
+    return open_store(args.db)
+
+
+def _print(args: argparse.Namespace, plain: Any, text: str) -> int:
+    print(json.dumps(plain, indent=2) if args.json else text)
+    return 0
+
+
+def _list(args: argparse.Namespace) -> int:
+    with _open(args) as store:
+        names = _names(store)
+        keys = [args.workload] if args.workload else None
+        found = list(_newest(store.iter_records(keys), args.limit, args.errors))
+    from db.exchange import record_to_json
+
+    cells = [
+        (
+            names.get(r.workload_key, r.workload_key[:40]), milliseconds(_latency(r)), r.error.value,
+            r.schedule.sketch, r.scope.threads, _when(r.created), r.message[:60],
+        )
+        for r in found
+    ]  # fmt: skip
+    headers = ("workload", "latency ms", "result", "sketch", "threads", "measured", "message")
+    return _print(args, [record_to_json(r) for r in found], table(headers, cells))
+
+
+def _newest(
+    records: Iterator[MeasureRecord], limit: int, errors: bool
+) -> Iterator[MeasureRecord]:
+    from collections import deque
+
+    chosen = (r for r in records if not (errors and r.valid))
+    yield from reversed(deque(chosen, maxlen=limit))
+
+
+def _best(args: argparse.Namespace) -> int:
+    with _open(args) as store:
+        names = _names(store)
+        groups = [
+            g for g in store.groups() if g.valid and args.threads in (None, g.scope.threads)
+        ]
+        scopes: dict[RecordScope, list[str]] = {}
+        for group in groups:
+            scopes.setdefault(group.scope, []).append(group.workload_key)
+        found = [
+            record for scope, keys in scopes.items() for record in store.best(keys, scope).values()
+        ]
+        counts = {(g.workload_key, g.scope): g.records for g in groups}
+    from db.exchange import record_to_json
+
+    cells = [
+        (
+            names.get(r.workload_key, r.workload_key[:40]), milliseconds(r.latency),
+            counts[r.workload_key, r.scope], r.schedule.sketch, r.scope.threads, r.scope.target_key,
+        )
+        for r in found
+    ]  # fmt: skip
+    headers = ("workload", "latency ms", "trials", "sketch", "threads", "target")
+    return _print(args, [record_to_json(r) for r in found], table(headers, cells))
+
+
+def _stats(args: argparse.Namespace) -> int:
+    with _open(args) as store:
+        found = store.stats()
+        url = store.url
+    plain = {
+        "db": url,
+        "records": found.records,
+        "valid": found.valid,
+        "errors": dict(found.errors),
+        "workloads": found.workloads,
+        "networks": found.networks,
+        "runs": found.runs,
+        "rounds": found.rounds,
+        "compiled_networks": found.compiled_networks,
+        "scopes": [{**asdict(s), "records": n} for s, n in found.scopes.items()],
+        "size_bytes": found.size_bytes,
+        "schema": found.schema,
+    }
+    lines = [
+        url,
+        f"{found.records} records ({found.valid} valid) of {found.workloads} workloads",
+        f"{found.networks} networks, {found.runs} runs, {found.rounds} rounds, "
+        f"{found.compiled_networks} compiled networks",
+        f"{found.size_bytes / 1e6:.1f} MB, schema {found.schema or '-'}",
+    ]
+    lines += [f"  {kind}: {n}" for kind, n in found.errors.items() if kind != "ok"]
+    for scope, n in found.scopes.items():
+        lines.append(
+            f"  {n} records for {scope.target_key}, {scope.threads} threads, {scope.timing_mode}, "
+            f"generator {scope.generator_version}"
+        )
+    return _print(args, plain, "\n".join(lines))
+
+
+def _runs(args: argparse.Namespace) -> int:
+    with _open(args) as store:
+        found = store.runs()
+        trials = {r.run_id: sum(x.trials for x in store.rounds(r.run_id)) for r in found}
+    plain = [
+        {
+            "run_id": r.run_id, "networks": list(r.networks), "status": str(r.status),
+            "started": r.started, "finished": r.finished, "trials": trials[r.run_id],
+            "message": r.message, "params": dict(r.params),
+        }
+        for r in found
+    ]  # fmt: skip
+    cells = [
+        (
+            r.run_id[:12], ", ".join(r.networks), r.status, _when(r.started), trials[r.run_id],
+            r.message[:60],
+        )
+        for r in found
+    ]  # fmt: skip
+    return _print(args, plain, table(("run", "networks", "status", "started", "trials", ""), cells))
+
+
+def _export(args: argparse.Namespace) -> int:
+    from db.exchange import export_store
+    from flows.files import check_writable
+
+    check_writable(args.file)
+    with _open(args) as store:
+        lines = export_store(store, args.file)
+    return _print(args, {"file": args.file, "lines": lines}, f"Wrote {lines} lines to {args.file}")
+
+
+def _import(args: argparse.Namespace) -> int:
+    from db.exchange import import_file
+    from db.store import open_store
+
+    plain, lines = [], []
+    with open_store(args.db) as store:
+        for path in args.file:
+            report = import_file(store, path)
+            plain.append({"file": path, **asdict(report)})
+            lines.append(
+                f"{path}: {report.new} new records, {report.known} known, "
+                f"{report.bad_count} of {report.lines} lines passed over"
+            )
+            lines += [f"  line {bad.number}: {bad.reason}" for bad in islice(report.bad, 10)]
+    return _print(args, plain, "\n".join(lines))
+
+
+def _prune(args: argparse.Namespace) -> int:
+    from engine.records import GENERATOR_VERSION
+    from tasks.upkeep import prune
+
+    _open(args).close()
+    report = prune(
+        args.db,
+        before=time.time() - args.older if args.older else None,
+        other_than_generator=GENERATOR_VERSION if args.other_generators else None,
+        failed_only=args.failed,
+        archive=args.archive,
+    )
+    more = f"; they are in {report.archive}" if report.archive else ""
+    text = f"{report.db}: {report.removed} records removed, {report.kept} kept{more}"
+    return _print(args, asdict(report), text)
+
+
+_HANDLERS = {
+    "list": _list, "best": _best, "stats": _stats, "runs": _runs, "export": _export,
+    "import": _import, "prune": _prune,
+}  # fmt: skip
+
+
+def _names(store: Store) -> dict[str, str]:
+    from types import SimpleNamespace
+
+    from engine.search.table import task_name
+
+    return {
+        key: task_name(SimpleNamespace(anchor=data.get("anchor", "?"), description=data))
+        for key, data in store.workloads().items()
+    }
+
+
+def _latency(record: MeasureRecord) -> float | None:
+    return record.latency if record.valid else None
+
+
+def _when(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds)) if seconds else "-"

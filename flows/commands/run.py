@@ -1,0 +1,66 @@
+"""Run a compiled network on arrays.
+
+The inputs are the arrays of an .npz file, by input name; the outputs are written to another one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import zipfile
+from typing import Any
+
+from flows.options import add_json, add_threads
+
+EXAMPLE = "noctune run resnet-18.net --input image.npz -o scores.npz"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("net", help="compiled network")
+    parser.add_argument("--input", required=True, metavar="FILE.npz", help="arrays by input name")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE.npz", help="file to write")
+    add_threads(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    import numpy as np
+
+    from engine.runtime.network import load
+    from flows.files import check_writable, replacing
+
+    check_writable(args.output)
+    net = load(args.net)
+    outputs = net.run(read_arrays(args.input), threads=args.threads)
+    with replacing(args.output) as path, path.open("wb") as file:
+        np.savez(file, **outputs)
+    shapes = {name: list(array.shape) for name, array in outputs.items()}
+    if args.json:
+        print(json.dumps({"output": args.output, "outputs": shapes}))
+    else:
+        for name, array in outputs.items():
+            print(f"{name}: {array.dtype} {list(array.shape)}")
+        print(f"Wrote {args.output}")
+    return 0
+
+
+def read_arrays(path: str) -> dict[str, Any]:
+    """The arrays of an .npz file.  Raises InputError for anything else."""
+    import numpy as np
+
+    from engine.errors import InputError
+
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            if not hasattr(found, "files"):
+                raise InputError("this is a single array, not an .npz file", where=path)
+            return {name: found[name] for name in found.files}
+    except FileNotFoundError:
+        raise InputError("there is no such file", where=path) from None
+    except (zipfile.BadZipFile, ValueError, EOFError) as error:
+        raise InputError(
+            "this is not an .npz file of arrays",
+            where=path,
+            why=" ".join(str(error).split())[:200],
+            fix="Write one with numpy.savez(path, input_name=array).",
+        ) from error
