@@ -157,8 +157,10 @@ class _Maker:
 
     def _choose(self, workload: Workload) -> _Choice:
         if workload.key not in self._choices:
-            found = sketches(workload, self.lowered.target, self.threads, accuracy="fast")
-            self._choices[workload.key] = choose(found, self.schedules.get(workload.key))
+            wanted = self.schedules.get(workload.key)
+            accuracy = "strict" if wanted is None else "fast"  # the default is a direct sum
+            found = sketches(workload, self.lowered.target, self.threads, accuracy=accuracy)
+            self._choices[workload.key] = choose(found, wanted)
         return self._choices[workload.key]
 
     def _generate(self, step: Step, workload: Workload, schedule: Schedule) -> Kernel:
