@@ -1,7 +1,8 @@
 """One round of candidates on its way through the workers.
 
-In: a search task and its schedules.  Out: a `Result` for each.  The steps: compile, first look
-(load, verify, time once), further passes over all that are worth it, finalists.
+In: a search task and its schedules.  Out: a `Result` for each.  The steps: compile and first look
+(load, verify, try), then, while nothing else runs, interleaved timing passes over all that are
+worth it, then the finalists.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from engine.measure.protocol import (
 from engine.records import ErrorKind, MeasureRecord, Schedule
 
 _KEPT_REFERENCES = 4
+_REPEATED_PASSES = 1
+"""Passes made again in a batch; a machine that is busy all night would double every batch."""
 
 
 @dataclass
@@ -120,6 +123,7 @@ class Batch:
         problem = Problem(self._key, task.workload, task.target, task.threads, task.timing_mode)
         self._problem = pickle.dumps(problem)
         self._held: set[int] = set()
+        self._patience = _REPEATED_PASSES
         self._pending: list[Event] = []
         self._told = time.monotonic()
         self._name = task.workload.anchor
@@ -130,10 +134,9 @@ class Batch:
         results = [Result(first + i) for i in range(len(schedules))]
         self._schedules = {r.number: s for r, s in zip(results, schedules, strict=True)}
         self._results = {r.number: r for r in results}
-        calm = self._calm()
         self._first_look()
-        calm = self._settle(self._good(), calm, again=0)
-        for _ in range(self._options.passes - 1):
+        calm = self._calm()
+        for _ in range(self._options.passes):
             calm = self._pass(self._worth_it(), self._options.repeat, calm)
         self._pass(self._finalists(), self._options.final_repeat, calm)
         return results
@@ -141,7 +144,7 @@ class Batch:
     # ---- the steps
 
     def _first_look(self) -> None:
-        """Compile all; load, verify and time each once as soon as it is compiled."""
+        """Compile all; load, verify and try each as soon as it is compiled."""
         todo, ready = deque(self._results), deque[int]()
         open_jobs = len(todo)
         while open_jobs:
@@ -151,7 +154,7 @@ class Batch:
                     job = Compile(self._problem, self._schedules[number])
                     worker.submit(number, job, self._options.compile_timeout_s)
             if ready and self._ready():
-                self._submit_time(ready.popleft(), self._options.repeat)
+                self._submit_time(ready.popleft(), 0)
             for event in self._poll():
                 number = event.token
                 if event.worker is self._runner:
@@ -167,10 +170,31 @@ class Batch:
 
     def _pass(self, numbers: list[int], repeats: int, calm: bool) -> bool:
         """Time these once more, again if the machine was not calm; gives whether it is now."""
-        self._time_all(numbers, repeats)
-        return self._settle(numbers, calm, again=repeats)
+        if not numbers:
+            return calm
+        marks = self._time_all(numbers, repeats)
+        now = self._calm()
+        if now and calm:
+            return True
+        self._mark_disturbed(marks)
+        if not self._patience:
+            return now
+        self._patience -= 1
+        marks = self._time_all([n for n in numbers if self._results[n].failed is None], repeats)
+        calm = self._calm()
+        if not calm:
+            self._mark_disturbed(marks)
+        return calm
 
-    def _time_all(self, numbers: list[int], repeats: int) -> None:
+    def _mark_disturbed(self, marks: dict[int, int]) -> None:
+        """The samples taken since then do not count if there are better ones."""
+        for number, start in marks.items():
+            samples = self._results[number].samples
+            samples[start:] = [(seconds, False) for seconds, _ in samples[start:]]
+
+    def _time_all(self, numbers: list[int], repeats: int) -> dict[int, int]:
+        """Time these in turn; gives how many samples each had before."""
+        marks = {number: len(self._results[number].samples) for number in numbers}
         for number in numbers:
             while not self._ready():
                 self._poll()
@@ -180,27 +204,8 @@ class Batch:
                 if events:
                     self._note_timed(events[0])
                     break
-            self._progress(len(numbers))
-
-    def _settle(self, numbers: list[int], calm_before: bool, again: int) -> bool:
-        """Mark what was just timed as disturbed if the machine was busy; then repeat it once."""
-        calm = self._calm()
-        if calm_before and calm:
-            return True
-        for number in numbers:
-            samples = self._results[number].samples
-            fresh = max(again, self._options.repeat)
-            samples[-fresh:] = [(seconds, False) for seconds, _ in samples[-fresh:]]
-        if again == 0 or not numbers:
-            return calm
-        marked = {n: len(self._results[n].samples) for n in numbers}
-        self._time_all([n for n in numbers if self._results[n].failed is None], again)
-        now = self._calm()
-        if not (calm and now):
-            for number, start in marked.items():
-                samples = self._results[number].samples
-                samples[start:] = [(seconds, False) for seconds, _ in samples[start:]]
-        return now
+            self._progress(0)
+        return marks
 
     # ---- which candidates
 

@@ -30,6 +30,7 @@ from engine.target import Target, missing_features
 _log = logging.getLogger(__name__)
 _DEFAULT_MEMORY = 8 << 30
 _MEMORY_SHARE = 0.6
+_MAX_COMPILERS = 16
 
 
 class Measurer:
@@ -136,14 +137,13 @@ class Measurer:
         """The measuring worker first, then the compile workers."""
         allowed = tuple(sorted(os.sched_getaffinity(0)))
         mine = allowed[-self.threads :]
-        others = allowed[: -self.threads] or allowed
-        count = self.options.compile_workers or max(1, self.target.cores - 1)
+        count = self.options.compile_workers or min(self.target.cores, _MAX_COMPILERS)
         limit = self.options.memory_limit or _memory_limit()
         options = asdict(self.options)
         setups = [Setup("measure", self.options.runner, self._scratch.folder("measure"), mine,
                         limit, options)]  # fmt: skip
         setups += [
-            Setup("compile", self.options.builder, self._scratch.folder(f"compile{i}"), others,
+            Setup("compile", self.options.builder, self._scratch.folder(f"compile{i}"), allowed,
                   limit, options)
             for i in range(count)
         ]  # fmt: skip

@@ -24,7 +24,7 @@ from engine.measure.data import all_finite, make_inputs, relative_error, solve
 from engine.measure.memory import GuardedBuffer
 from engine.measure.plugins import CandidateError, Sample
 from engine.measure.protocol import Built, Problem
-from engine.measure.timing_ir import PROBE, PROBE_FLOATS, TIME, can_flush, timing_ir
+from engine.measure.timing_ir import LOGGED, PROBE, PROBE_FLOATS, TIME, can_flush, timing_ir
 from engine.records import ErrorKind, Schedule, TimingMode
 from engine.runtime.buffers import from_buffer, to_buffer
 from engine.runtime.jit import Code, emit_object, load_object
@@ -32,6 +32,7 @@ from engine.runtime.threads import pool
 from engine.target import host
 
 _PROBE_CALLS = 16
+_HOT_BLOCKS = 8
 _PROCESS_CLOCK, _THREAD_CLOCK = 2, 3
 _FLUSH, _READ = 0, 1
 
@@ -77,6 +78,7 @@ class NativeRunner:
         _pin(cores)
         self._clock = _THREAD_CLOCK if len(cores) == 1 else _PROCESS_CLOCK
         self._flushes = can_flush(target)
+        self._times = np.zeros(3 + LOGGED, np.int64)
         self._evict = None if self._flushes else GuardedBuffer(target.l3 // 2)
         self._probe_buffer = GuardedBuffer(PROBE_FLOATS)
         self._problem: Problem | None = None
@@ -190,7 +192,8 @@ class NativeRunner:
                 values = self._feeds[source]
                 self._constants[origin] = TRANSFORMS[transform](values) if transform else values
             known = GuardedBuffer(packing.size)
-            known.data[:] = packing.pack(self._constants[origin])
+            shape = [extent for _, extent in packing.loops]
+            np.copyto(known.data.reshape(shape), packing.view(self._constants[origin]))
             self._shared[origin, packing] = known.freeze()
         return known
 
@@ -235,14 +238,15 @@ class NativeRunner:
 
     def _run(self, loaded: _Loaded, calls: int) -> Sample:
         assert self._problem is not None
-        blocks, each = (calls, 1) if len(loaded.ranges) else (1, calls)
+        blocks = calls if len(loaded.ranges) else min(calls, _HOT_BLOCKS)
+        each = calls // blocks
         threads = self._problem.threads
         return self._call(loaded.regions, loaded.arguments, threads, loaded.ranges, blocks, each)
 
     def _call(
         self, regions: Any, arguments: Any, threads: int, ranges: Any, blocks: int, each: int
     ) -> Sample:
-        out = (ctypes.c_int64 * 3)()
+        out = self._times
         time = self._driver.function(
             TIME, None, *[ctypes.c_void_p, ctypes.c_int64] * 2, ctypes.c_void_p,
             *[ctypes.c_int64] * 3, ctypes.c_int32, ctypes.c_void_p,
@@ -250,9 +254,11 @@ class NativeRunner:
         time(
             ctypes.addressof(regions), len(regions), ctypes.addressof(arguments), threads,
             ctypes.addressof(ranges), len(ranges), blocks, each, self._clock,
-            ctypes.addressof(out),
+            out.ctypes.data,
         )  # fmt: skip
-        return Sample(*(nanoseconds / 1e9 for nanoseconds in out))
+        total, wall, cpu = (float(ns) / 1e9 for ns in out[:3])
+        median = float(np.median(out[3 : 3 + min(blocks, LOGGED)])) / 1e9 / each
+        return Sample(total, wall, cpu, median)
 
     def _guard(self, loaded: _Loaded) -> None:
         names = (*loaded.kernel.arguments, "workspace")

@@ -27,8 +27,8 @@ class MeasureOptions:
     """Best candidates of a batch that are measured again at its end."""
     final_repeat: int = 3
     """Repeats of each finalist."""
-    prune_factor: float = 5.0
-    """A candidate slower than the best of its batch by this factor gets one pass only."""
+    prune_factor: float = 2.0
+    """A candidate slower than the best of its batch by this factor is timed in one pass only."""
     tolerance: float = 1e-3
     """Largest error allowed, relative to the largest value of the output."""
     seed: int = 0
@@ -36,7 +36,7 @@ class MeasureOptions:
     noise_limit: float = 0.10
     """A pass is noisy if the probe kernel is slower than its best by more than this share."""
     compile_workers: int | None = None
-    """Compiling processes; by default one less than the cores, at least one."""
+    """Compiling processes; by default one for each core.  They rest while candidates are timed."""
     memory_limit: int | None = None
     """Bytes a worker may use; by default 8 GiB, or 60% of the machine's memory if that is less."""
     resident_bytes: int = 1 << 30

@@ -32,11 +32,15 @@ class CandidateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """`calls` calls in a row: seconds timed, and wall and CPU seconds of the whole."""
+    """Some calls in a row: seconds timed in all, wall and CPU seconds of the whole.
+
+    `median` is that of one call, 0.0 if calls were not timed singly.
+    """
 
     seconds: float
     wall: float
     cpu: float
+    median: float = 0.0
 
 
 class Builder(Protocol):

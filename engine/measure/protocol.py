@@ -88,8 +88,8 @@ class Prepare:
 class Time:
     """Time candidate `number`; `built` is there if the worker does not hold it yet.
 
-    `calls` is what a repeat took last time.  Candidates below `first` are of former batches and may
-    be forgotten.  Done holds a `Timed`.
+    Without `repeats` it is loaded, verified and tried.  `calls` is what a repeat took last time.
+    Candidates below `first` are of former batches and may be forgotten.  Done holds a `Timed`.
     """
 
     number: int

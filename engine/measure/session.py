@@ -16,10 +16,12 @@ from engine.records import ErrorKind
 
 MAX_CALLS = 1 << 20
 _GROW = 10
-_RETRIES = 2
+_RETRIES = 1
+_MANY = 8
 _WALL_FACTOR = 4.0
 """A repeat with its flushing may last this many times the floor; then it is long enough."""
 _DISTURBED_SHARE = 0.05
+_ROBUST_SHARE = 0.25
 _DISTURBED_S = 100e-6
 
 
@@ -47,6 +49,8 @@ class Session:
         floor = float(self._options["min_repeat_ms"]) / 1e3
         times, disturbed, calls = [], 0, max(job.calls, 1)
         try:
+            if job.repeats == 0:
+                calls = _more(1, self._runner.sample(job.number, 1).seconds, floor)
             for _ in range(job.repeats):
                 seconds, quiet, calls = one_repeat(
                     lambda n: self._runner.sample(job.number, n), calls, floor
@@ -67,7 +71,7 @@ class Session:
         others = [n for n in self._held if n != job.number]
         dropped = []
         while others and self._runner.held_bytes() > self._options["resident_bytes"]:
-            dropped.append(others.pop(0))
+            dropped.append(others.pop())  # passes go round: what is held longest is next
             self._drop(dropped[-1:])
         return dropped
 
@@ -97,10 +101,16 @@ def one_repeat(
             raise CandidateError(
                 ErrorKind.UNMEASURABLE, f"{calls} calls took {got.seconds:g} s by the clock"
             )
-        quiet = got.wall - got.cpu <= _DISTURBED_S + _DISTURBED_SHARE * got.wall
+        quiet = _is_quiet(got, calls)
         if quiet or retries == _RETRIES:
-            return got.seconds / calls, quiet, calls
+            return got.median or got.seconds / calls, quiet, calls
         retries += 1
+
+
+def _is_quiet(got: Sample, calls: int) -> bool:
+    """Whether the thread kept its core; the median of many calls bears more than a mean."""
+    share = _ROBUST_SHARE if got.median and calls >= _MANY else _DISTURBED_SHARE
+    return got.wall - got.cpu <= _DISTURBED_S + share * got.wall
 
 
 def _more(calls: int, seconds: float, floor_s: float) -> int:

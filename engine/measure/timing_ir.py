@@ -5,10 +5,10 @@ Out: a module with `noctune_time` and the region `noctune_probe`.
     noctune_time(regions, count, args, threads, ranges, range_count, blocks, per_block, clock, out)
 
 calls the kernel `blocks * per_block` times.  Before each block it empties the ranges from the
-caches and reads the clock around the block.  `out` gets three i64: nanoseconds inside blocks,
-wall and CPU nanoseconds of everything; `clock` is the CPU clock to read.  A range is {address,
-bytes, kind}: kind 0 is flushed line by line, kind 1 is read (to push other data out where there
-is no flush).
+caches and reads the clock around the block.  `out` gets i64s: nanoseconds inside blocks, wall and
+CPU nanoseconds of everything, then the nanoseconds of each block (the last LOGGED of them);
+`clock` is the CPU clock to read.  A range is {address, bytes, kind}: kind 0 is flushed line by
+line, kind 1 is read (to push other data out where there is no flush).
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from __future__ import annotations
 from engine.target import Target
 
 PROBE_FLOATS = 1 << 16
+LOGGED = 1 << 12
+"""Blocks whose times are kept; a power of two."""
 
 TIME = "noctune_time"
 PROBE = "noctune_probe"
@@ -23,7 +25,7 @@ PROBE = "noctune_probe"
 
 def timing_ir(target: Target) -> str:
     """The module for this target; calls `noctune_parallel`, `noctune_fp_enter` and `_leave`."""
-    text = f'target triple = "{target.triple}"\n' + _TEXT
+    text = f'target triple = "{target.triple}"\n' + _TEXT.replace("$LAST", str(LOGGED - 1))
     if not target.is_x86:
         return text + _NO_FLUSH
     flush = "clflushopt" if "+clflushopt" in target.features else "sse2.clflush"
@@ -143,6 +145,10 @@ stop:
   %end = call i64 @now(i32 1)
   %spent = sub i64 %end, %start
   %total.next = add i64 %total, %spent
+  %cell = and i64 %i, $LAST
+  %cell.past = add i64 %cell, 3
+  %spent.at = getelementptr i64, ptr %out, i64 %cell.past
+  store i64 %spent, ptr %spent.at
   %next = add i64 %i, 1
   br label %test
 done:

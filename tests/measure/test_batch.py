@@ -108,15 +108,18 @@ def test_passes_are_interleaved_and_the_best_measured_again() -> None:
     schedules = [good(3), good(1), good(2)]
     results = run(fleet, schedules)
     timed = [entry for entry in fleet.log if "x" in entry]
-    assert timed == ["3x1", "1x1", "2x1"] * 3 + ["1x2", "2x2"]
-    assert [len(r.samples) for r in results] == [3, 5, 5]
+    assert timed == ["3x0", "1x0", "2x0"] + ["3x1", "1x1", "2x1"] + ["1x1", "2x1"] * 2 + [
+        "1x2",
+        "2x2",
+    ]
+    assert [len(r.samples) for r in results] == [1, 5, 5]
     assert fleet.log.count("prepare") == 1
 
 
 def test_hopeless_candidates_get_one_pass() -> None:
     fleet = ScriptedFleet(lambda delay, turn: float(delay))
     results = run(fleet, [good(1), good(100)])
-    assert [len(r.samples) for r in results] == [5, 3]
+    assert [len(r.samples) for r in results] == [5, 3]  # both are finalists
 
 
 def test_spread_and_minimum_are_kept() -> None:
