@@ -33,7 +33,7 @@ class EvolveOptions:
     """Share of each generation drawn anew."""
     crossover: float = 0.25
     """Share of the children with two parents; the others are mutants."""
-    curiosity: float = 0.5
+    curiosity: float = 1.0
     """Deviations below the mean at which a candidate is judged; more explores more."""
     random_share: float = 0.05
     """Share of a round that is drawn at random whatever the model says (eps-greedy)."""

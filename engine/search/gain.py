@@ -3,18 +3,19 @@
 In: the latencies of a task's trials in the order they were made, infinite for failures.  Out: the
 expected gain of more trials, the chance that it is worth having, whether the task has converged.
 
-The best trials are taken as the lower tail of what the search draws: excesses over the best are
-about exponential with some scale, so that the best of t + m trials is expected log(1 + m/t) scales
-below the best of t.  How fast the search still improved in its second half corrects that.  That a
-record falls within the next m trials after s trials without one has the chance m / (s + m), as for
-exchangeable draws.
+Latencies have a floor that the search draws near to.  If the chance of a draw within x of it is
+proportional to x, the best of t draws lies one mean spacing d of the best few above the floor, and
+m more draws bring d m / (t + m).  The gain of the newer half of the trials over the older half is a
+second estimate of d, which sees that a guided search still moves.  The chance that a record falls
+within the next m trials after s trials without one is m / (s + m), as for exchangeable draws; the
+chance that it gains x is exp(-x / d).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, log, log1p, log2
+from math import exp, log
 
 import numpy as np
 
@@ -46,10 +47,8 @@ def predict_gain(seconds: Floats, more: int) -> float:
     good = seconds[np.isfinite(seconds)]
     if len(good) < 2:
         return 0.5
-    tried = len(seconds)
-    by_tail = _tail(good) * log1p(more / tried)
-    by_pace = 0.5 * _pace(seconds) * log2(1.0 + more / tried)
-    return 1.0 - exp(-0.5 * (by_tail + by_pace))
+    spacing = 0.5 * (_spacing(good) + _pace(seconds))
+    return 1.0 - exp(-spacing * more / (len(seconds) + more))
 
 
 def gain_chance(seconds: Floats, more: int, min_gain: float) -> float:
@@ -58,7 +57,7 @@ def gain_chance(seconds: Floats, more: int, min_gain: float) -> float:
     if len(good) < 2:
         return 1.0
     idle = _trials_since_gain(seconds, min_gain)
-    scale = max(_tail(good), 1e-6)
+    scale = max(_spacing(good), 0.5 * _pace(seconds), 1e-6)
     return more / (more + idle) * exp(-min_gain / scale)
 
 
@@ -74,11 +73,11 @@ def stalled(seconds: Floats, rule: StopRule = StopRule()) -> bool:
     return gain_chance(seconds, rule.round_size, rule.min_gain) < rule.threshold
 
 
-def _tail(good: Floats) -> float:
-    """Mean log excess of the next best few over the best."""
+def _spacing(good: Floats) -> float:
+    """Mean log step between the best few."""
     count = min(len(good) - 1, max(3, int(len(good) ** 0.5)))
-    best = np.sort(good)[: count + 1]
-    return float(np.log(best[1:] / best[0]).mean())
+    best = np.log(np.sort(good)[: count + 1])
+    return float(np.mean((best[1:] - best[0]) / np.arange(1, count + 1)))
 
 
 def _pace(seconds: Floats) -> float:
