@@ -31,6 +31,7 @@ from engine.graph.cells import (
     unpermuted,
 )
 from engine.graph.declare import Declared, declare
+from engine.graph.formats import choose_formats, keeps_channels
 from engine.graph.fuse import Item, Role
 from engine.graph.ir import Graph, Node
 from engine.ops import Kind, axis_names
@@ -106,7 +107,7 @@ class _Planner:
         for item in self.items:
             for name in item.inputs:
                 self.readers.setdefault(name, []).append(item)
-        self._choose_forms()
+        self.form = choose_formats(self.graph, self.items, self.readers, self.lanes)
         for item in reversed(self.items):
             self._claim_parts(item)
         for name in self.graph.inputs:
@@ -116,89 +117,9 @@ class _Planner:
             self._place(item)
         return Plan(self.cells, self.steps)
 
-    # formats ------------------------------------------------------------------------------------
-    def _choose_forms(self) -> None:
-        self.form.update(dict.fromkeys(self.graph.inputs, Format.PLAIN))
-        for item in self.items:
-            for out in item.nodes[-1].outputs:
-                if out:
-                    self.form[out] = self._form(item, out)
-
-    def _form(self, item: Item, out: str) -> Format:
-        shape = self.graph.shape(out)
-        if len(shape) < 3 or item.role is Role.HOST:
-            return Format.PLAIN
-        if item.role is Role.VIEW:
-            return self._view_form(item.nodes[0], out)
-        match item.kind:
-            case Kind.WINDOW:
-                return Format.BLOCKED
-            case Kind.MATRIX:
-                return Format.PLAIN
-            case Kind.ELEMENTWISE:
-                return self._elementwise_form(item, shape)
-        if not self._neutral(item):
-            return Format.PLAIN
-        assert item.anchor is not None
-        inner = self.graph.shape(item.anchor.inputs[0])
-        return self._elementwise_form(item, inner if item.kind is Kind.ROWS else None)
-
-    def _neutral(self, item: Item) -> bool:
-        """Whether the anchor works on each channel by itself, so that it takes any format."""
-        anchor = item.anchor
-        assert anchor is not None
-        source = self.graph.shape(anchor.inputs[0])
-        if item.kind is Kind.COPY:
-            same_channels = source[1:2] == self.graph.shape(anchor.output)[1:2]
-            return anchor.op in ("Pad", "Resize", "Identity") and same_channels
-        spatial = anchor.op.startswith("Reduce") and min(anchor.attrs["axes"], default=0) >= 2
-        return spatial and len(source) >= 3
-
-    def _elementwise_form(self, item: Item, shape: Shape | None) -> Format:
-        """Blocked if an input of that shape (any, for None) is, or if a window reads the result."""
-        alike = [n for n in item.inputs if n in self.form and shape in (None, self.graph.shape(n))]
-        if any(self.form[n] is Format.BLOCKED for n in alike):
-            return Format.BLOCKED
-        wanted = any(
-            r.role is Role.KERNEL and r.kind is Kind.WINDOW
-            for r in self.readers.get(item.output, [])
-        )
-        return Format.BLOCKED if wanted else Format.PLAIN
-
-    def _view_form(self, node: Node, out: str) -> Format:
-        source = self.form.get(node.inputs[0], Format.PLAIN)
-        if node.op == "Identity":
-            return source
-        if node.op == "Concat" and self._blocks_fit(node):
-            return Format.BLOCKED
-        if node.op == "Slice" and source is Format.BLOCKED and self._channel_slice(node):
-            return Format.BLOCKED
-        return Format.PLAIN
-
-    def _blocks_fit(self, node: Node) -> bool:
-        """Whether the parts of a Concat are whole blocks of channels of its result."""
-        block = block_of(self.graph.shape(node.output), self.lanes)
-        parts = [self.graph.shape(n)[1] for n in node.inputs]
-        forms = [self.form.get(n) for n in node.inputs]
-        whole = all(c % block == 0 for c in parts[:-1]) and block in (1, self.lanes)
-        return node.attrs["axis"] == 1 and Format.BLOCKED in forms and whole
-
-    def _channel_slice(self, node: Node) -> bool:
-        """Whether a Slice takes whole blocks of channels and nothing less of other axes."""
-        if node.attrs["axes"] != (1,) or node.attrs["steps"] != (1,):
-            return False
-        channels = self.graph.shape(node.inputs[0])[1]
-        block, (start,), (end,) = (
-            block_of(self.graph.shape(node.inputs[0]), self.lanes),
-            node.attrs["starts"],
-            node.attrs["ends"],
-        )
-        same = block_of(self.graph.shape(node.output), self.lanes) == block
-        return same and start % block == 0 and (end % block == 0 or end == channels)
-
     # parts of a bigger buffer -------------------------------------------------------------------
     def _claim_parts(self, item: Item) -> None:
-        """Lets producers write where a Concat or a Transpose wants their values."""
+        """Lets producers write where a Concat, Transpose or Reshape wants their values."""
         if item.role is not Role.VIEW:
             return
         node = item.nodes[0]
@@ -206,7 +127,8 @@ class _Planner:
             for i, part in enumerate(node.inputs):
                 if self._claimable(part) and self._same_form(part, node.output):
                     self.placed[part] = (node.output, i)
-        if node.op == "Transpose" and self._writes_transposed(node):
+        transposed = node.op == "Transpose" and self._writes_transposed(node)
+        if transposed or (node.op == "Reshape" and self._writes_output(node)):
             self.placed[node.inputs[0]] = (node.output, 0)
 
     def _claimable(self, value: str) -> bool:
@@ -222,6 +144,12 @@ class _Planner:
             return True
         blocks = [block_of(self.graph.shape(n), self.lanes) for n in (part, whole)]
         return blocks[0] == blocks[1]
+
+    def _writes_output(self, node: Node) -> bool:
+        """Whether a network output is another shape of a value that a kernel writes."""
+        source = node.inputs[0]
+        plain = self.form.get(source) is Format.PLAIN and self._claimable(source)
+        return plain and node.output in self.graph.outputs
 
     def _writes_transposed(self, node: Node) -> bool:
         """Whether the source is better written in transposed order than read so."""
@@ -279,6 +207,9 @@ class _Planner:
         if node.op == "Transpose":
             self.cells.view(name, home, shape, form, unpermuted(tuple(node.attrs["perm"])))
             return
+        if node.op == "Reshape":
+            self.cells.view(name, home, shape, form, reshaped(shape))
+            return
         axis = int(node.attrs["axis"])
         sizes = [self.graph.shape(n)[axis] for n in node.inputs]
         start = [0, *accumulate(sizes)][position]
@@ -289,6 +220,8 @@ class _Planner:
         match node.op:
             case "Concat":
                 self._place_concat(node)
+            case _ if self.placed.get(node.inputs[0]) == (node.output, 0):
+                self._open_whole(node.output)
             case "Reshape":
                 shape = self.graph.shape(node.output)
                 source = self._use(node.inputs[0], Format.PLAIN, dense=True)
@@ -321,9 +254,7 @@ class _Planner:
 
     def _place_transpose(self, node: Node) -> None:
         perm = tuple(node.attrs["perm"])
-        if self.placed.get(node.inputs[0]) == (node.output, 0):
-            self._open_whole(node.output)
-        elif perm[-1] == len(perm) - 1 and self.form.get(node.inputs[0]) is Format.PLAIN:
+        if perm[-1] == len(perm) - 1 and self.form.get(node.inputs[0]) is Format.PLAIN:
             source = self._use(node.inputs[0], Format.PLAIN)
             self._alias(node, source, Format.PLAIN, permuted(perm))
         else:
@@ -390,10 +321,8 @@ class _Planner:
         if item.kind is Kind.WINDOW:
             spatial = value == item.anchor.inputs[0] or shape == out
             return Format.BLOCKED if spatial else self._weights(item, value)
-        return None if self._neutral_rows(item) else Format.PLAIN
-
-    def _neutral_rows(self, item: Item) -> bool:
-        return item.kind is Kind.ROWS and self._neutral(item)
+        free = item.kind is Kind.ROWS and keeps_channels(self.graph, item)
+        return None if free else Format.PLAIN
 
     def _weights(self, item: Item, value: str) -> Format | None:
         assert item.anchor is not None
