@@ -30,7 +30,11 @@ class Guard:
 @dataclass(frozen=True, slots=True)
 class Address:
     """`flat` is the offset in floats over sub-loops; None if blocks and index do not line up, then
-    `index` is evaluated dimension by dimension."""
+    `index` is evaluated dimension by dimension.
+
+    `padded`: a store may put zeros where the vector runs over the end of its axis, since there
+    is nothing but the last block's padding.
+    """
 
     buffer: str
     layout: Layout
@@ -38,6 +42,7 @@ class Address:
     flat: Affine | None
     lane: int
     guards: tuple[Guard, ...]
+    padded: bool = False
 
 
 def resolve(
@@ -88,6 +93,11 @@ def _flatten(layout: Layout, index: Sequence[Affine], counts: Mapping[str, int])
         )
         total = total + outer * layout.strides[dim] + inner
     return total
+
+
+def _at_lane(affine: Affine, lane: int) -> Affine:
+    terms = [t for t in affine.terms if t[0] != LANE]
+    return Affine.of(terms, affine.const + lane * affine.coeff(LANE))
 
 
 class Memory:
@@ -146,11 +156,11 @@ class Memory:
             return pointer
         return self.e.op(f"getelementptr float, ptr {pointer}, i64 {offset}", "p")
 
-    def inside(self, address: Address) -> str | bool:
-        """Whether the current point is inside the tensor: known, or an SSA i1."""
+    def inside(self, address: Address, lane: int = 0) -> str | bool:
+        """Whether the current point's lane is inside the tensor: known, or an SSA i1."""
         conditions = []
         for guard in address.guards:
-            symbolic, const = self.split(guard.index)
+            symbolic, const = self.split(_at_lane(guard.index, lane))
             low, high = Affine.of(symbolic, const).bounds(self.counts)
             if low >= guard.low and high < guard.high:
                 continue
@@ -171,19 +181,10 @@ class Memory:
         """Pointer and inside-condition of one lane, computed dimension by dimension."""
         layout = address.layout
         offset = str(layout.offset)
-        conditions = []
         for dim, affine in enumerate(address.index):
-            shifted = Affine.of(
-                [t for t in affine.terms if t[0] != LANE], affine.const + lane * affine.coeff(LANE)
-            )
-            symbolic, const = self.split(shifted)
-            value = self.integer(symbolic, const)
-            low, high = Affine.of(symbolic, const).bounds(self.counts)
-            before, after = layout.halo_of(dim)
-            if low < -before or high > layout.shape[dim] - 1 + after:
-                conditions.append(self.e.op(f"icmp ult i64 {value}, {layout.shape[dim]}"))
+            value = self.integer(*self.split(_at_lane(affine, lane)))
             offset = self._add_dimension(layout, dim, value, offset)
-        return self.at(self.bases[address.buffer], offset), self._all(conditions)
+        return self.at(self.bases[address.buffer], offset), self.inside(address, lane)
 
     def _all(self, conditions: Sequence[str]) -> str | Literal[True]:
         """The conjunction of SSA conditions; True for none."""

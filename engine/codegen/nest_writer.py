@@ -8,6 +8,7 @@ extents.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from math import prod
@@ -18,7 +19,7 @@ from engine.codegen.access import Address, Memory, resolve
 from engine.codegen.emitter import Emitter
 from engine.codegen.plan import KernelPlan
 from engine.codegen.values import Env, Values, point_env
-from engine.expr import REDUCERS, Affine, Binary, Read, Stage, row_major, var
+from engine.expr import REDUCERS, Affine, Binary, Layout, Read, Stage, row_major, var
 from engine.space.nest import LANE, Level, Nest, Region
 
 
@@ -231,10 +232,12 @@ class NestWriter:
     def _enter(self, point: Mapping[str, int]) -> None:
         self.points.update(point)
         nest = self.nest
-        if nest.vector is None or nest.vector_reduces:
+        if nest.vector is None:
             return
-        rest = self.extent[nest.vector] - nest.lanes * point.get(f"{nest.vector}.t", 0)
-        self.values.valid = min(nest.lanes, rest)
+        rest = self.extent[nest.vector]
+        if not nest.vector_reduces:
+            rest -= nest.lanes * point.get(f"{nest.vector}.t", 0)
+        self.values.valid = min(self.values.lanes, rest)
 
     def _tile_all(self, _: list[str]) -> list[str]:
         self.values.kind, self.values.lanes = self.kind, self.nest.lanes
@@ -340,11 +343,20 @@ class NestWriter:
         key = ("store", tensor, place)
         if key not in self._addresses:
             extents = self.stage.extents | {a.name: a.extent for a in self.r.region.shared}
-            self._addresses[key] = resolve(
-                tensor, self.plan.layouts[tensor], place, extents, self.axis_map, self.counts,
-                zero_fill=False,
-            )  # fmt: skip
+            layout = self.plan.layouts[tensor]
+            address = resolve(
+                tensor, layout, place, extents, self.axis_map, self.counts, zero_fill=False
+            )
+            self._addresses[key] = replace(address, padded=self._padded(layout, place))
         return self._addresses[key]
+
+    def _padded(self, layout: Layout, place: tuple[Affine, ...]) -> bool:
+        """Whether the vector axis is the blocked axis itself, from end to end."""
+        vector = self.nest.vector
+        if vector is None or not layout.blocked or layout.block % self.nest.lanes:
+            return False
+        whole = self.stage.extents[vector] == layout.shape[layout.block_axis]
+        return whole and place[layout.block_axis] == var(vector)
 
     def _store_at(self, address: Address, value: str) -> None:
         lanes, valid, kind = self.values.lanes, self.values.valid, self.values.kind
@@ -355,7 +367,7 @@ class NestWriter:
         if lanes == 1 or valid == lanes:
             self.e.put(f"store {kind} {value}, ptr {pointer}, align 4")
             return
-        if address.layout.blocked and address.layout.block % lanes == 0:
+        if address.padded:
             value = self._mask(value, valid, "zeroinitializer")
             self.e.put(f"store {kind} {value}, ptr {pointer}, align 4")
             return
@@ -371,8 +383,8 @@ class NestWriter:
             if self.values.lanes > 1:
                 single = self.e.op(f"extractelement {self.values.kind} {value}, i64 {lane}")
             pointer, inside = self.memory.lane_location(address, lane)
-            store = f"store float {single}, ptr {pointer}, align 4"
+            store = partial(self.e.put, f"store float {single}, ptr {pointer}, align 4")
             if isinstance(inside, str):
-                self.e.branch(inside, partial(self.e.put, store), None)
-            else:
-                self.e.put(store)
+                self.e.branch(inside, store, None)
+            elif inside:
+                store()

@@ -196,18 +196,24 @@ class Values:
         """Lane by lane, for strides that vectors cannot load."""
         result = "zeroinitializer" if self.lanes > 1 else "0.0"
         for lane in range(min(self.valid, self.lanes)):
-            pointer, inside = self.m.lane_location(address, lane)
-            if isinstance(inside, str):
-                base = self.m.bases[address.buffer]
-                pointer = self.e.op(f"select i1 {inside}, ptr {pointer}, ptr {base}")
-            single = self.e.op(f"load float, ptr {pointer}, align 4")
-            if isinstance(inside, str) and fill is not None:
-                other = vm.literal(fill, "float")
-                single = self.e.op(f"select i1 {inside}, float {single}, float {other}")
+            single = self._lane(address, lane, fill)
             if self.lanes == 1:
                 return single
             result = self.e.op(f"insertelement {self.kind} {result}, float {single}, i64 {lane}")
         return result
+
+    def _lane(self, address: Address, lane: int, fill: float | None) -> str:
+        """One float of a vector."""
+        other = vm.literal(fill or 0.0, "float")
+        pointer, inside = self.m.lane_location(address, lane)
+        if inside is False:
+            return other
+        if inside is True:
+            return self.e.op(f"load float, ptr {pointer}, align 4")
+        base = self.m.bases[address.buffer]
+        pointer = self.e.op(f"select i1 {inside}, ptr {pointer}, ptr {base}")
+        single = self.e.op(f"load float, ptr {pointer}, align 4")
+        return self.e.op(f"select i1 {inside}, float {single}, float {other}")
 
 
 def point_env(stage: Stage) -> dict[str, Affine]:
