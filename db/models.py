@@ -258,7 +258,7 @@ class MeasureRecordRow(Base):
     )
     times: Mapped[list[Any]] = mapped_column(comment="Seconds of one call in each repeat.")
     predicted: Mapped[float | None] = mapped_column(
-        comment="The cost model's score when the trial was proposed; higher means faster."
+        comment="Seconds that the cost model expected when the trial was proposed; NULL if none."
     )
     build_seconds: Mapped[float] = mapped_column(comment="Seconds that compiling took.")
     noisy: Mapped[bool] = mapped_column(comment="The machine was busy with something else.")

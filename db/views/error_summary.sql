@@ -7,7 +7,7 @@ SELECT
     t.generator_version,
     a.error,
     a.trials,
-    a.trials * 1.0 / sum(a.trials) OVER (PARTITION BY a.workload_id, a.target_id) AS share,
+    CAST(a.trials AS DOUBLE PRECISION) / sum(a.trials) OVER (PARTITION BY a.workload_id, a.target_id) AS share,
     a.last_seen_at,
     a.example
 FROM (

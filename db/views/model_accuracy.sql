@@ -1,7 +1,7 @@
--- How well the cost model ordered each round's trials: Spearman's rank correlation of its scores
--- with the measured speeds (1 is perfect, 0 is chance), and the best latency among all trials of
--- the round beside that of the trial it ranked first. Rounds with fewer than two such trials have
--- no correlation.
+-- Predicted against measured, for each round: Spearman's rank correlation of the latencies that the
+-- cost model expected with the measured ones (1 is perfect, 0 is chance; none for a single trial),
+-- the mean of expected by measured, and the round's best latency beside that of the trial which the
+-- model ranked first.
 SELECT
     u.run_key AS run_id,
     {{night:u.started_at}} AS night,
@@ -10,8 +10,10 @@ SELECT
     s.trials,
     CASE
         WHEN s.trials > 1
-            THEN 1.0 - 6.0 * s.squares / (1.0 * s.trials * (1.0 * s.trials * s.trials - 1.0))
+            THEN 1 - CAST(6 * s.squares AS DOUBLE PRECISION)
+                / (s.trials * (s.trials * s.trials - 1))
     END AS rank_correlation,
+    s.predicted_by_measured,
     s.best_latency,
     s.first_choice_latency
 FROM (
@@ -20,18 +22,20 @@ FROM (
         round_index,
         workload_id,
         count(*) AS trials,
-        sum((by_score - by_latency) * (by_score - by_latency)) AS squares,
+        sum((by_model - by_latency) * (by_model - by_latency)) AS squares,
+        avg(predicted / latency) AS predicted_by_measured,
         min(latency) AS best_latency,
-        min(CASE WHEN by_score = 1 THEN latency END) AS first_choice_latency
+        min(CASE WHEN by_model = 1 THEN latency END) AS first_choice_latency
     FROM (
         SELECT
             run_id,
             round_index,
             workload_id,
             latency,
+            predicted,
             row_number() OVER (
-                PARTITION BY run_id, round_index, workload_id ORDER BY predicted DESC, id
-            ) AS by_score,
+                PARTITION BY run_id, round_index, workload_id ORDER BY predicted, id
+            ) AS by_model,
             row_number() OVER (
                 PARTITION BY run_id, round_index, workload_id ORDER BY latency, id
             ) AS by_latency

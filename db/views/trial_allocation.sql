@@ -6,7 +6,7 @@ SELECT
     a.rounds,
     a.trials,
     a.valid_trials,
-    a.trials * 1.0 / sum(a.trials) OVER (PARTITION BY u.run_key) AS share,
+    CAST(a.trials AS DOUBLE PRECISION) / sum(a.trials) OVER (PARTITION BY u.run_key) AS share,
     a.best_latency
 FROM (
     SELECT

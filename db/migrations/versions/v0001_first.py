@@ -235,7 +235,8 @@ def upgrade() -> None:
             "predicted",
             sa.Double(),
             nullable=True,
-            comment="The cost model's score when the trial was proposed; higher means faster.",
+            comment="Seconds that the cost model expected when the trial was proposed; "
+            "NULL if none.",
         ),
         sa.Column(
             "build_seconds", sa.Double(), nullable=False, comment="Seconds that compiling took."
