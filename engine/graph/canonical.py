@@ -19,10 +19,12 @@ strings and tuples.  "Axes" are non-negative and sorted.  Constant operands are 
 | Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Asinh, Acosh, Atanh, Softplus, Not, Identity | x | |
 | LeakyRelu, Elu | x | alpha |
 | HardSigmoid | x | alpha, beta |
+| Gelu | x | approximate ("none", "tanh") |
 | Clip | x | min, max (-inf, inf where open; the type's limits for integers) |
 | Cast | x | to (NumPy dtype name) |
 | Softmax, LogSoftmax | x | axis |
 | LayerNormalization | x, scale, bias ("" if none) | axis, epsilon |
+| GroupNormalization | x[N,C,*], scale[C], bias[C] | num_groups, epsilon |
 | ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd, ReduceLogSumExp | x | axes, keepdims |
 | ArgMax, ArgMin | x | axis, keepdims, select_last_index |
 | CumSum | x, axis (constant) | exclusive, reverse |

@@ -276,11 +276,23 @@ class _Walk:
             env[name] = value
 
     def _branch(self, call: Call, env: Env, opsets: Mapping[str, int]) -> list[str]:
-        """The nodes of the branch that a constant condition takes, in place."""
-        condition = self.builder.const(call.inputs[0])
-        if condition is None:
-            raise Unsupported("which branch runs is decided by the input data")
-        branch = call.attrs["then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"]
+        """The branch that a constant condition takes; else both, and a Where that selects."""
+        b = self.builder
+        condition = b.const(call.inputs[0])
+        if condition is not None:
+            taken = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
+            return self._inline(call.attrs[taken], env, opsets)
+        sides = [self._inline(call.attrs[k], env, opsets) for k in ("then_branch", "else_branch")]
+        pairs = list(zip(*sides, strict=True))
+        if any((b.shape(t), b.dtype(t)) != (b.shape(e), b.dtype(e)) for t, e in pairs):
+            raise Unsupported(
+                "the input data decides which branch runs, and the branches give other shapes"
+            )
+        b.begin(call)
+        flag = b.reshape(call.inputs[0], ())
+        return [t if t == e else b.emit("Where", flag, t, e) for t, e in pairs]
+
+    def _inline(self, branch: onnx.GraphProto, env: Env, opsets: Mapping[str, int]) -> list[str]:
         scope: Env = ChainMap({}, env)
         self.initializers(branch, scope)
         with self._deeper():

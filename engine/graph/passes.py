@@ -6,6 +6,7 @@ In: a `Graph` fresh from the importer.  Out: the same network, smaller.
 from __future__ import annotations
 
 from engine.graph.ir import Graph
+from engine.graph.layer_norm import fuse_layer_norms
 from engine.graph.scale import fold_scales
 from engine.graph.simplify import simplify
 
@@ -21,7 +22,7 @@ def remove_dead(graph: Graph) -> Graph:
     return graph.with_nodes(tuple(reversed(kept)))
 
 
-PASSES = (remove_dead, simplify, fold_scales, simplify, remove_dead)
+PASSES = (remove_dead, simplify, fuse_layer_norms, remove_dead, fold_scales, simplify, remove_dead)
 
 
 def run_passes(graph: Graph) -> Graph:

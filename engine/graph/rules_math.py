@@ -24,6 +24,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "LeakyRelu": {"alpha": 0.01},
     "Elu": {"alpha": 1.0},
     "HardSigmoid": {"alpha": 0.2, "beta": 0.5},
+    "Gelu": {"approximate": "none"},
     "Mod": {"fmod": 0},
 }
 

@@ -178,15 +178,28 @@ def layer_norm(b: Builder, c: Call) -> Result | None:
 
 @rule("InstanceNormalization")
 def instance_norm(b: Builder, c: Call) -> Result:
-    """(x - mean) / sqrt(var + eps) * scale + bias, mean and variance over the spatial axes."""
+    """A group normalisation with one channel in a group."""
+    x = c.inputs[0]
+    groups, epsilon = b.shape(x)[1], c.attr("epsilon", 1e-5)
+    return b.emit("GroupNormalization", *c.inputs, num_groups=groups, epsilon=epsilon)
+
+
+@rule("GroupNormalization")
+def group_norm(b: Builder, c: Call) -> Result | None:
+    """Before operator set 21 there was one scale for each group."""
     x, scale, bias = c.inputs
-    axes = tuple(range(2, b.rank(x)))
-    centred = b.emit("Sub", x, b.emit("ReduceMean", x, axes=axes, keepdims=1))
-    var = b.emit("ReduceMean", b.emit("Mul", centred, centred), axes=axes, keepdims=1)
-    deviation = b.emit("Sqrt", b.emit("Add", var, b.like(x, c.attr("epsilon", 1e-5))))
-    y = b.emit("Div", centred, deviation)
-    column = (b.shape(x)[1], *_ones(b, x))
-    return b.emit("Add", b.emit("Mul", y, b.reshape(scale, column)), b.reshape(bias, column))
+    groups, epsilon = int(c.attrs["num_groups"]), c.attr("epsilon", 1e-5)
+    if c.opset < 21:
+        channels = b.shape(x)[1]
+        scale, bias = (_per_channel(b, name, groups, channels) for name in (scale, bias))
+    return b.emit("GroupNormalization", x, scale, bias, num_groups=groups, epsilon=epsilon)
+
+
+def _per_channel(b: Builder, name: str, groups: int, channels: int) -> str:
+    column = b.reshape(name, (groups, 1))
+    each = channels // groups
+    wide = column if each == 1 else b.emit("Expand", column, shape=(groups, each))
+    return b.reshape(wide, (channels,))
 
 
 @rule("LRN")

@@ -9,6 +9,8 @@ In: a `Graph`.  Out: the same network.
     x + 0, x * 1, x ** 1         -->  x
     (x + c) + d, (x * c) * d     -->  x + (c + d), x * (c * d)
     Pad(x, 0) -> Conv            -->  Conv with larger pads
+    Reshape -> Reshape           -->  Reshape; so too Transpose, or nothing at all
+    two equal nodes              -->  one
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from engine.graph.dialect import OPSET_ATTR
 from engine.graph.edit import Array, Editor
 from engine.graph.ir import Graph, Node
 
@@ -28,6 +31,7 @@ _NEUTRAL = {"Add": 0, "Mul": 1, "Pow": 1}
 def simplify(graph: Graph) -> Graph:
     """All rewrites of this file, once over the graph."""
     editor = Editor(graph)
+    _share_equal(editor)
     for node in editor.all_nodes(*_BINARY):
         for rewrite in _REWRITES:
             current = editor.nodes.get(node.name)
@@ -36,6 +40,8 @@ def simplify(graph: Graph) -> Graph:
             rewrite(editor, current)
     for node in editor.all_nodes("Pad"):
         _merge_pad(editor, node)
+    for node in editor.all_nodes("Reshape", "Transpose"):
+        _merge_moves(editor, node)
     return editor.finish()
 
 
@@ -118,3 +124,29 @@ def _merge_pad(editor: Editor, node: Node) -> None:
     total = tuple(a + b for a, b in zip(conv.attrs["pads"], spatial, strict=True))
     editor.change(conv, attrs={**conv.attrs, "pads": total})
     editor.bypass(node, node.inputs[0])
+
+
+def _merge_moves(editor: Editor, node: Node) -> None:
+    before = editor.writer(node.inputs[0])
+    if before is not None and before.op == node.op and not before.domain:
+        attrs = dict(node.attrs)
+        if node.op == "Transpose":
+            attrs["perm"] = tuple(before.attrs["perm"][p] for p in node.attrs["perm"])
+        node = editor.change(node, inputs=before.inputs, attrs=attrs)
+    same = editor.shape(node.inputs[0]) == editor.shape(node.output)
+    if same and node.attrs.get("perm", ()) in ((), tuple(range(len(editor.shape(node.output))))):
+        editor.bypass(node, node.inputs[0])
+
+
+def _share_equal(editor: Editor) -> None:
+    seen: dict[object, str] = {}
+    for node in editor.all_nodes():
+        if len(node.outputs) != 1 or OPSET_ATTR in node.attrs or editor.is_output(node.output):
+            continue
+        if any(isinstance(value, np.ndarray) for value in node.attrs.values()):
+            continue
+        first = seen.setdefault(
+            (node.op, node.inputs, tuple(sorted(node.attrs.items()))), node.output
+        )
+        if first != node.output:
+            editor.bypass(node, first)

@@ -134,10 +134,10 @@ def test_an_inner_output_of_the_network_ends_the_group():
 
 def test_the_deeper_of_two_convolutions_takes_the_sum():
     nodes = [
-        conv("x", "w", "short", **PADS), conv("x", "w", "a", **PADS), node("Relu", "a", "r"),
+        conv("x", "v", "short", **PADS), conv("x", "w", "a", **PADS), node("Relu", "a", "r"),
         conv("r", "w", "deep", **PADS), node("Add", "short deep", "y"),
     ]  # fmt: skip
-    graph, low = lowered(nodes, IMAGE, ["y"], W)
+    graph, low = lowered(nodes, IMAGE, ["y"], {**W, "v": 2 * W["w"]})
     assert sorted(epilogues(low)) == [[], ["relu"], ["residual_add"]]
     same(graph, low)
 
@@ -159,6 +159,47 @@ def test_scale_and_mask_join_the_softmax_behind_them():
     constants = {"k": np.float32(0.125)}
     graph, low = lowered(nodes, {"x": (2, 3, 5, 5), "mask": (2, 1, 1, 5)}, ["y"], constants)
     assert same(graph, low) == ["softmax"]
+
+
+def written_out_norm(axes):
+    """mean, variance, (x - mean) / sqrt(variance + epsilon) * scale + shift"""
+    return [
+        node("ReduceMean", f"x {axes}", "m"), node("Sub", "x m", "d"), node("Mul", "d d", "q"),
+        node("ReduceMean", f"q {axes}", "v"), node("Add", "v eps", "e"), node("Sqrt", "e", "r"),
+        node("Div", "d r", "n"), node("Mul", "n scale", "t"), node("Add", "t shift", "y"),
+    ]  # fmt: skip
+
+
+def test_a_normalisation_in_single_steps_is_one_kernel():
+    constants = {"last": np.array([2]), "eps": np.float32(1e-5)}
+    constants |= {"scale": floats(8), "shift": floats(8, seed=1)}
+    graph, low = lowered(written_out_norm("last"), {"x": (2, 3, 8)}, ["y"], constants)
+    assert len(same(graph, low)) == 1
+
+
+def test_rows_end_where_a_value_leaves_them():
+    constants = {"last": np.array([2]), "eps": np.float32(1e-5)}
+    constants |= {"scale": floats(8), "shift": floats(8, seed=1)}
+    graph, low = lowered(written_out_norm("last"), {"x": (2, 3, 8)}, ["y", "v"], constants)
+    assert len(same(graph, low)) == 2
+
+
+def test_planes_of_a_convolution_are_normalised_in_blocks():
+    nodes = [conv("i", "w", "x", **PADS), *written_out_norm("planes"), conv("y", "w", "z")]
+    constants = {"planes": np.array([2, 3]), "eps": np.float32(1e-5), **W}
+    constants |= {"scale": floats(16, 1, 1), "shift": floats(16, 1, 1, seed=1)}
+    graph, low = lowered(nodes, {"i": (2, 16, 8, 8)}, ["z"], constants)
+    assert same(graph, low) == ["copy", "conv2d", "reduce", "conv2d", "copy"]
+    assert low.storage["y"][1].blocked
+
+
+def test_squares_join_the_reduction_that_reads_them():
+    nodes = [
+        node("Mul", "x x", "q"), node("ReduceSum", "q last", "s", keepdims=1),
+        node("Sqrt", "s", "r"), node("Div", "x r", "y"),
+    ]  # fmt: skip
+    graph, low = lowered(nodes, {"x": (2, 3, 8)}, ["y"], {"last": np.array([2])})
+    assert same(graph, low) == ["reduce"]
 
 
 def test_equal_computations_are_one_task_with_a_weight():

@@ -6,7 +6,10 @@ the import asks for that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
 
 import numpy as np
 import onnx
@@ -26,12 +29,12 @@ OPERATORS = set(
     Elu Equal Erf Exp Expand EyeLike Flatten Floor GRU Gather GatherElements GatherND Gelu Gemm
     GlobalAveragePool GlobalMaxPool Greater GroupNormalization HardSigmoid HardSwish Hardmax
     Identity InstanceNormalization LRN LSTM LayerNormalization LeakyRelu Less Log LogSoftmax MatMul
-    MatMulInteger Max MaxPool Mean MeanVarianceNormalization Min Mish Mod Mul Neg Not OneHot Or
+    MatMulInteger Max MaxPool Mean MeanVarianceNormalization Min Mish Mod Mul Neg OneHot Or
     PRelu Pad Pow QLinearConv QuantizeLinear RMSNormalization Range Reciprocal ReduceL1 ReduceL2
     ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
     ReduceSumSquare Relu Reshape Resize RotaryEmbedding Round ScatterElements ScatterND Selu Shape
     Shrink Sigmoid Sign Size Slice Softmax Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub
-    Sum Swish Tanh ThresholdedRelu Tile TopK Transpose Trilu Unsqueeze Where Xor
+    Sum Tanh ThresholdedRelu Tile TopK Transpose Trilu Unsqueeze Where Xor
     """.split()  # noqa: SIM905 - a list of 100 strings reads worse
 )
 HALF = ("float16", "bfloat16")
@@ -41,6 +44,9 @@ NEWER = (
     "qk_matmul_output_mode3_softmax_precision", "layer_normalization_default_epsilon_bf16",
 )  # fmt: skip
 """Cases of later operator sets than those supported, under an operator that existed before."""
+
+PACKED = ("FLOAT8", "FLOAT4", "INT4", "INT2", "E8M0", "e4m3", "e5m2", "float4", "int4", "int2")
+"""Types of less than eight bits and eight-bit floats, which onnxruntime hands out as bytes."""
 
 NOT_SUPPORTED = {
     "training mode": ("batchnorm", "dropout"),
@@ -53,15 +59,22 @@ DIFFERENT = ("downsample_scales_linear_align_corners", "downsample_scales_cubic_
 """onnxruntime rounds the output size before it derives the scale."""
 
 
-def cases() -> Iterator[object]:
-    for case in collect_testcases():
+@cache
+def cases() -> Mapping[str, list[Any]]:
+    """Operator -> its cases; making them all takes seconds, so only once and on first use."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        collected = collect_testcases()
+    found: dict[str, list[Any]] = {}
+    for case in collected:
         if case.model is None or "expanded" in case.name or not case.data_sets[0][0]:
             continue
-        numbers = all(isinstance(x, np.ndarray | np.generic) for x in case.data_sets[0][0])
-        covered = all(node.op_type in OPERATORS for node in case.model.graph.node)
-        newer = any(word in case.name for word in NEWER)
-        if numbers and covered and not newer and _lowered(case.model):
-            yield pytest.param(case, id=case.name)
+        kinds = (np.ndarray, np.generic, onnx.TensorProto)
+        numbers = all(isinstance(x, kinds) for x in case.data_sets[0][0])
+        newer = any(word in case.name for word in (*NEWER, *PACKED))
+        if numbers and len(case.model.graph.node) == 1 and not newer and _lowered(case.model):
+            found.setdefault(case.model.graph.node[0].op_type, []).append(case)
+    return found
 
 
 def _lowered(model: onnx.ModelProto) -> bool:
@@ -79,26 +92,29 @@ def _lowered(model: onnx.ModelProto) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", cases())
-def test_standard_case(case: object) -> None:
-    model, (inputs, outputs) = case.model, case.data_sets[0]  # type: ignore[attr-defined]
-    feeds = dict(zip((i.name for i in model.graph.input), inputs, strict=False))
+@pytest.mark.parametrize("op", sorted(OPERATORS))
+def test_standard_cases(op: str) -> None:
+    """Right values by both backends, or one of the allowed refusals; not refusals only."""
+    assert sum([_check(case) for case in cases()[op]]) or op in ("ConstantOfShape", "Range")
+
+
+def _check(case: Any) -> bool:
+    model, (inputs, outputs) = case.model, case.data_sets[0]
+    feeds = {i.name: _array(x) for i, x in zip(model.graph.input, inputs, strict=False)}
     try:
         graph = _load(model, feeds)
     except ModelError as error:
-        name = case.name  # type: ignore[attr-defined]
         allowed = [n for why, names in NOT_SUPPORTED.items() if why in str(error) for n in names]
-        assert any(word in name for word in allowed), str(error)
-        return
+        assert any(word in case.name for word in allowed), str(error)
+        return False
     fed = {name: feeds[name] for name in graph.inputs}
     for backend in (True, False):
-        if backend and any(word in case.name for word in DIFFERENT):  # type: ignore[attr-defined]
+        if backend and any(word in case.name for word in DIFFERENT):
             continue
         got = run_graph(graph, fed, use_onnxruntime=backend)
         for name, want in zip(graph.outputs, outputs, strict=True):
-            if isinstance(want, onnx.TensorProto):
-                want = numpy_helper.to_array(want)
-            _compare(got[name], np.asarray(want), graph, name)
+            _compare(got[name], want, graph, name, case.name)
+    return True
 
 
 def _load(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> Graph:
@@ -114,12 +130,19 @@ def _load(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> Graph:
     return load_proto(fixed)
 
 
-def _compare(got: np.ndarray, want: np.ndarray, graph: Graph, name: str) -> None:
-    assert got.shape == want.shape == graph.shape(name)
-    assert got.dtype == want.dtype and got.dtype.name == graph.values[name].dtype
+def _array(given: Any) -> np.ndarray:
+    is_message = isinstance(given, onnx.TensorProto)
+    return numpy_helper.to_array(given) if is_message else np.asarray(given)
+
+
+def _compare(got: np.ndarray, given: Any, graph: Graph, name: str, case: str) -> None:
+    want = _array(given)
+    assert got.shape == want.shape == graph.shape(name), case
+    assert got.dtype == want.dtype and got.dtype.name == graph.values[name].dtype, case
     if want.dtype.kind in "OU":
-        np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(got, want, err_msg=case)
         return
     half = want.dtype.name in HALF
-    tolerance = {"rtol": 2e-2, "atol": 2e-2} if half else {"rtol": 1e-3, "atol": 1e-5}
-    np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), **tolerance)
+    rtol, atol = (2e-2, 2e-2) if half else (1e-3, 1e-5)
+    got, want = got.astype(np.float64), want.astype(np.float64)
+    np.testing.assert_allclose(got, want, rtol=rtol, atol=atol, err_msg=case)
