@@ -44,7 +44,9 @@ class Budget:
 
     @property
     def trials_left(self) -> int | None:
-        return None if self.trials is None else max(self.trials - self.already - self.spent_trials, 0)
+        return (
+            None if self.trials is None else max(self.trials - self.already - self.spent_trials, 0)
+        )
 
     @property
     def rate(self) -> float:

@@ -46,6 +46,16 @@ def _home() -> Path:
     return Path(tempfile.gettempdir()) / f"noctune-prefect-{os.getuid()}"
 
 
+def server_is_named() -> bool:
+    """Whether the environment or Prefect's profile names a server; found without importing Prefect."""
+    if os.environ.get("PREFECT_API_URL"):
+        return True
+    try:
+        return "PREFECT_API_URL" in (_home() / "profiles.toml").read_text(encoding="utf-8")
+    except OSError:
+        return False
+
+
 def server_is_configured() -> bool:
     """Whether the user's settings name a Prefect server."""
     from prefect.settings import get_current_settings

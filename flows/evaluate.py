@@ -36,9 +36,7 @@ def evaluate_run_name() -> str:
 def evaluate(job: EvaluateParameters) -> Evaluation:
     """Verify a compiled network and time it beside its peers, in one run."""
     shapes = {name: tuple(shape) for name, shape in job.shapes.items()}
-    found = verify_task(
-        job.path, job.model, shapes=shapes, batch=job.batch, threads=job.threads
-    )
+    found = verify_task(job.path, job.model, shapes=shapes, batch=job.batch, threads=job.threads)
     timing = bench_task(
         job.path,
         against=job.against,

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from flows.options import DEFAULT_DB
 
+
 def run_parameters() -> dict[str, Any]:
     """The present flow run's `job`, plain; for its name."""
     from prefect.runtime import flow_run
@@ -30,9 +31,7 @@ class _Parameters(BaseModel):
         description="File, sqlite:///path or postgresql://user@host/name",
         min_length=1,
     )
-    target: TargetName = Field(
-        default="host", title="Target", description="CPU to make code for"
-    )
+    target: TargetName = Field(default="host", title="Target", description="CPU to make code for")
     threads: int | None = Field(
         default=None,
         ge=1,
@@ -112,7 +111,9 @@ class DistillParameters(_Parameters):
         default=112, ge=0, title="Spread", description="Other records kept for the cost model"
     )
     output: str = Field(
-        default="", title="Output", description="File for what is kept, as JSON lines; none if empty"
+        default="",
+        title="Output",
+        description="File for what is kept, as JSON lines; none if empty",
     )
     archive: str = Field(
         default="",

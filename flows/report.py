@@ -58,7 +58,9 @@ def evaluation_markdown(
         f"{verification['max_rel_error']:.2e} of the largest output",
         f"- {timing['threads']} threads, engines interleaved in one run",
         "",
-        markdown(("engine", "median ms", "minimum ms", "noctune faster by"), evaluation_rows(timing)),
+        markdown(
+            ("engine", "median ms", "minimum ms", "noctune faster by"), evaluation_rows(timing)
+        ),
     ]
     return "\n".join(lines)
 

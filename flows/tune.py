@@ -57,7 +57,7 @@ def tune(job: TuneParameters) -> TuneResult:
     options = SessionOptions(
         job.db, job.target, job.threads, job.seed, job.run_id or str(flow_run.id or "")
     )
-    with TuningSession(options) as session:
+    with TuningSession(options, progress.say) as session:
         session.stop = stop_event()
         _open(session, job, progress)
         budget.already = session.new_trials
@@ -89,9 +89,7 @@ def _open(session: TuningSession, job: TuneParameters, progress: Progress) -> No
     )
 
 
-def tuning_rounds(
-    session: TuningSession, budget: Budget, progress: Progress
-) -> Snapshot:
+def tuning_rounds(session: TuningSession, budget: Budget, progress: Progress) -> Snapshot:
     """Rounds until the budget is spent, the search is exhausted or somebody asks to stop."""
     names = [network.name for network in session.networks]
     bar = ProgressBar(artifact_key("progress", *names), f"Tuning {', '.join(names)}")
@@ -150,4 +148,3 @@ def _warn_untuned(now: Snapshot, progress: Progress) -> None:
             f"Task {row.id} ({row.name}): all {row.trials} trials failed; it gets the default "
             "schedule. `noctune records list --errors` shows why."
         )
-

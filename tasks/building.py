@@ -6,16 +6,18 @@ In: a model, a database, a target.  Out: a compiled network file and a report of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from db.store import Store, open_store
+from engine.errors import NoctuneError
 from engine.graph.task import SearchTask
 from engine.records import MeasureRecord, RecordScope, Schedule, TimingMode
 from engine.runtime.build import compile_network
 from engine.search import task_name
 from tasks.evaluation import file_hash, verify
+from tasks.files import replacing
 from tasks.networks import Network, Shapes, load_network
 from tasks.session import resolve_target
 from tasks.table import estimate
@@ -58,17 +60,29 @@ def compile_model(
     network = load_network(model, machine, shapes, batch)
     scope = RecordScope(machine.key, count, TimingMode.COLD_WEIGHTS)
     with open_store(db) as store:
-        report = _build(network, output, store, scope)
-        found = (
-            verify(output, model, shapes=shapes, batch=batch, threads=count) if check else {}
-        )
-        _register(store, network, scope, report, found, run_id)
-    return _with_verification(report, found)
+        with replacing(output) as path:
+            report = _build(network, path, store, scope)
+            found = (
+                verify(str(path), model, shapes=shapes, batch=batch, threads=count) if check else {}
+            )
+            if not found.get("ok", True):
+                raise _wrong(network.name, found)
+        report = replace(report, path=output, verification=found)
+        _register(store, network, scope, report, run_id)
+    return report
 
 
-def _build(
-    network: Network, output: str, store: Store, scope: RecordScope
-) -> CompileReport:
+def _wrong(name: str, found: Mapping[str, Any]) -> NoctuneError:
+    return NoctuneError(
+        "the compiled network gives other outputs than the model; nothing was written",
+        where=name,
+        why=f"largest error {found['max_rel_error']:.2e} of the largest output, against "
+        f"{found['reference']}",
+        fix="--no-verify writes it all the same.",
+    )
+
+
+def _build(network: Network, output: Path, store: Store, scope: RecordScope) -> CompileReport:
     tasks = network.search_tasks(scope.threads)
     best = store.best([t.key for t in tasks], scope)
     schedules: dict[str, Schedule] = {key: record.schedule for key, record in best.items()}
@@ -85,8 +99,8 @@ def _build(
     untuned = [t for t in tasks if t.key not in best]
     return CompileReport(
         network=network.name,
-        path=output,
-        bytes=Path(output).stat().st_size,
+        path=str(output),
+        bytes=output.stat().st_size,
         file_hash=file_hash(output),
         target=scope.target_key,
         threads=scope.threads,
@@ -134,7 +148,6 @@ def _register(
     network: Network,
     scope: RecordScope,
     report: CompileReport,
-    verification: Mapping[str, Any],
     run_id: str,
 ) -> None:
     weights = {t.key: t.weight for t in network.search_tasks(scope.threads)}
@@ -146,11 +159,5 @@ def _register(
         report.file_hash,
         run_id=run_id,
         estimated=report.estimated,
-        verification=verification,
+        verification=report.verification,
     )
-
-
-def _with_verification(report: CompileReport, found: Mapping[str, Any]) -> CompileReport:
-    from dataclasses import replace
-
-    return replace(report, verification=dict(found))

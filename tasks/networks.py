@@ -50,12 +50,22 @@ def is_builtin(text: str) -> bool:
     return text in names() and not Path(text).is_file()
 
 
+def check_model(text: str) -> None:
+    """Raises ModelError unless `text` names something; quick, for the start of a command."""
+    if is_builtin(text) or Path(text).is_file():
+        return
+    if Path(text).is_dir():
+        raise ModelError("this is a folder, not a model", where=text, fix="Name an ONNX file.")
+    if Path(text).suffix:
+        raise ModelError("there is no such file", where=text)
+    raise _unknown(text)
+
+
 def load_graph(text: str, shapes: Shapes | None = None, batch: int = 1) -> Graph:
     """The graph of a built-in network or an ONNX file.  Raises ModelError."""
     if is_builtin(text):
         return load_proto(build(text, batch=batch), name=text)
-    if not Path(text).exists() and not Path(text).suffix:
-        raise _unknown(text)
+    check_model(text)
     return load_model(text, dict(shapes or {}))
 
 
@@ -63,10 +73,7 @@ def model_proto(text: str, batch: int = 1) -> Any:
     """What another engine loads: a path, or the bytes of a built-in network."""
     if is_builtin(text):
         return build(text, batch=batch).SerializeToString()
-    if not Path(text).is_file():
-        raise _unknown(text) if not Path(text).suffix else ModelError(
-            "there is no such file", where=text
-        )
+    check_model(text)
     return str(text)
 
 

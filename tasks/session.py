@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
@@ -21,7 +21,7 @@ from db.store import Store, open_store
 from db.values import RoundInfo, RunStatus
 from engine.errors import ModelError
 from engine.graph.task import SearchTask
-from engine.measure import Measurer, MeasureOptions
+from engine.measure import MeasureOptions, Measurer
 from engine.records import MeasureRecord, RecordScope, TimingMode
 from engine.search import Choice, Proposal
 from engine.target import Target, missing_features, named
@@ -29,6 +29,7 @@ from tasks.machine import machine_info
 from tasks.networks import Network, Shapes, distinct_names, load_network, merge_tasks
 from tasks.searching import Searching
 from tasks.table import TaskRow, best_latency, estimate, task_rows
+
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
@@ -63,13 +64,13 @@ class RoundOutcome:
 class TuningSession:
     """Open with `with`; then `load` networks, `prepare`, and call `choose` and `run_round`."""
 
-    def __init__(self, options: SessionOptions) -> None:
-        self.options = options
+    def __init__(
+        self, options: SessionOptions, notify: Callable[[str], None] | None = None
+    ) -> None:
+        self.options, self._notify = options, notify
         self.target = resolve_target(options.target)
         self.threads = options.threads or self.target.cores
-        self.scope = RecordScope(
-            self.target.key, self.threads, TimingMode(options.timing_mode)
-        )
+        self.scope = RecordScope(self.target.key, self.threads, TimingMode(options.timing_mode))
         self.networks: list[Network] = []
         self.search_tasks: tuple[SearchTask, ...] = ()
         self.weights: dict[str, dict[str, int]] = {}
@@ -123,7 +124,9 @@ class TuningSession:
         everything = self.store.records_for_model(self.scope)
         self._search = Searching(self.search_tasks, self.target, everything, self.options.seed)
         self._measurer = self._stack.enter_context(
-            Measurer(self.target, self.threads, self.scope.timing_mode, MeasureOptions())
+            Measurer(
+                self.target, self.threads, self.scope.timing_mode, MeasureOptions(), self._notify
+            )
         )
 
     def _open_run(self) -> None:

@@ -6,7 +6,7 @@ None caches or persists its result: the database is the only memory.  Live objec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ParamSpec, TypeVar
 
 from prefect import task

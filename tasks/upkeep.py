@@ -27,7 +27,9 @@ class UpkeepReport:
     lines: int = 0
 
 
-def distill(db: str, *, keep: int, spread: int, output: str = "", archive: str = "") -> UpkeepReport:
+def distill(
+    db: str, *, keep: int, spread: int, output: str = "", archive: str = ""
+) -> UpkeepReport:
     """Keep the `keep` best schedules of each workload and scope, and `spread` others.
 
     The best record of each always stays, so that compiling gives the same networks.  `output` gets

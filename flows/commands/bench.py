@@ -26,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", metavar="MODEL", help="what it was compiled from; the peers need it"
     )
-    parser.add_argument("--repeat", type=positive, default=3, metavar="N", help="groups (default 3)")
+    parser.add_argument(
+        "--repeat", type=positive, default=3, metavar="N", help="groups (default 3)"
+    )
     parser.add_argument(
         "--min-repeat-ms", type=_milliseconds, default=500.0, metavar="MS",
         help="least length of a group (default 500)",

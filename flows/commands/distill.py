@@ -9,8 +9,13 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
+from flows.environment import server_is_named
 from flows.options import add_db, add_json, add_verbose, positive
+
+if TYPE_CHECKING:
+    from tasks.upkeep import UpkeepReport
 
 EXAMPLE = "noctune distill --keep 16 -o best.jsonl"
 
@@ -35,24 +40,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from flows.files import check_writable
     from flows.prefect_run import run_flow
+    from tasks.files import check_writable
 
     if args.output:
         check_writable(args.output)
-    return run_flow(args, _distill)
+    if server_is_named():
+        return run_flow(args, _distill_as_flow)
+    from tasks.upkeep import distill
+
+    return _show(
+        args,
+        distill(
+            args.db, keep=args.keep, spread=max(args.spread, 0), output=args.output,
+            archive=args.archive,
+        ),
+    )  # fmt: skip
 
 
-def _distill(args: argparse.Namespace) -> int:
+def _distill_as_flow(args: argparse.Namespace) -> int:
+    """The same by way of the flow, so that the run appears on the server."""
     from flows.distill import distill
     from flows.parameters import DistillParameters
 
-    report = distill(
-        DistillParameters(
-            db=args.db, keep=args.keep, spread=max(args.spread, 0), output=args.output,
-            archive=args.archive,
-        )
+    job = DistillParameters(
+        db=args.db, keep=args.keep, spread=max(args.spread, 0), output=args.output,
+        archive=args.archive,
     )  # fmt: skip
+    return _show(args, distill(job))
+
+
+def _show(args: argparse.Namespace, report: UpkeepReport) -> int:
     if args.json:
         print(json.dumps(asdict(report), indent=2))
         return 0

@@ -109,9 +109,7 @@ def _list(args: argparse.Namespace) -> int:
     return _print(args, [record_to_json(r) for r in found], table(headers, cells))
 
 
-def _newest(
-    records: Iterator[MeasureRecord], limit: int, errors: bool
-) -> Iterator[MeasureRecord]:
+def _newest(records: Iterator[MeasureRecord], limit: int, errors: bool) -> Iterator[MeasureRecord]:
     from collections import deque
 
     chosen = (r for r in records if not (errors and r.valid))
@@ -121,9 +119,7 @@ def _newest(
 def _best(args: argparse.Namespace) -> int:
     with _open(args) as store:
         names = _names(store)
-        groups = [
-            g for g in store.groups() if g.valid and args.threads in (None, g.scope.threads)
-        ]
+        groups = [g for g in store.groups() if g.valid and args.threads in (None, g.scope.threads)]
         scopes: dict[RecordScope, list[str]] = {}
         for group in groups:
             scopes.setdefault(group.scope, []).append(group.workload_key)
@@ -202,7 +198,7 @@ def _runs(args: argparse.Namespace) -> int:
 
 def _export(args: argparse.Namespace) -> int:
     from db.exchange import export_store
-    from flows.files import check_writable
+    from tasks.files import check_writable
 
     check_writable(args.file)
     with _open(args) as store:

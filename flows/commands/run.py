@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     import numpy as np
 
     from engine.runtime.network import load
-    from flows.files import check_writable, replacing
+    from tasks.files import check_writable, replacing
 
     check_writable(args.output)
     net = load(args.net)
