@@ -47,7 +47,7 @@ def _home() -> Path:
 
 
 def server_is_named() -> bool:
-    """Whether the environment or Prefect's profile names a server; found without importing Prefect."""
+    """Whether environment or profile name a server; found without importing Prefect."""
     if os.environ.get("PREFECT_API_URL"):
         return True
     try:

@@ -123,8 +123,8 @@ def round_line(now: Snapshot) -> str:
     problem = f", {failed} failed ({done.first_error[:120]})" if failed else ""
     left = f", {clock(now.time_left)} left" if now.time_left is not None else ""
     return (
-        f"round {done.round_index}: ID {done.choice.index} {change}, {done.trials} trials{problem}; "
-        f"total {milliseconds(now.total)} ms, {now.trials} trials, {now.rate:.1f}/s, "
+        f"round {done.round_index}: ID {done.choice.index} {change}, {done.trials} trials{problem};"
+        f" total {milliseconds(now.total)} ms, {now.trials} trials, {now.rate:.1f}/s, "
         f"{clock(now.used)} used{left}"
     )
 

@@ -12,7 +12,7 @@ import platform
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from db.values import MachineInfo
@@ -79,8 +79,6 @@ def _open(path: Path) -> int:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except PermissionError:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with suppress(PermissionError):
         os.fchmod(handle, 0o666)
-    except PermissionError:
-        pass
     return handle

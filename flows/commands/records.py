@@ -100,8 +100,8 @@ def _list(args: argparse.Namespace) -> int:
 
     cells = [
         (
-            names.get(r.workload_key, r.workload_key[:40]), milliseconds(_latency(r)), r.error.value,
-            r.schedule.sketch, r.scope.threads, _when(r.created), r.message[:60],
+            names.get(r.workload_key, r.workload_key[:40]), milliseconds(_latency(r)),
+            r.error.value, r.schedule.sketch, r.scope.threads, _when(r.created), r.message[:60],
         )
         for r in found
     ]  # fmt: skip
