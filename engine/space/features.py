@@ -208,7 +208,7 @@ def prior(rows: NDArray[np.float32], target: Target) -> Floats:
     """
     col = {name: rows[:, i].astype(np.float64) for i, name in enumerate(FEATURES)}
     raw = {n: np.exp2(col[n]) - 1 if n in _LOGGED else col[n] for n in FEATURES}
-    few = np.clip(8.0 / np.maximum(col["accumulators"] * target.vector_registers, 1.0), 1.0, 8.0)
+    few = np.clip(11.0 / np.maximum(col["accumulators"] * target.vector_registers, 1.0), 1.0, 8.0)
     compute = np.maximum(raw["fma_cycles"] * few, raw["load_cycles"] * 1.05)
     compute = compute + raw["tile_passes"] * 12 + col["spills"] * raw["fma_cycles"] * 0.2
     cycles = np.maximum(compute, raw["from_l2"] / 24) + raw["from_l3"] / 14

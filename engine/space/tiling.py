@@ -28,6 +28,7 @@ Columns = Mapping[str, NDArray[np.int64]]
 
 _MAX_BODIES = 8
 _TILES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
+_OUTER_TILES = (1, 2, 3, 4, 7)
 _VECTORS = (1, 2, 3, 4, 6, 8)
 _BLOCKS = (1, 2, 4, 7, 8, 14, 16, 28, 32)
 
@@ -115,6 +116,8 @@ class Tiling:
         for axis in self.tiled:
             units = self.units(axis)
             choices = _VECTORS if axis.name == self.group.vector else _TILES
+            if axis in self.tiled[:-2]:
+                choices = _OUTER_TILES
             values = [v for v in choices if v <= min(units, limit)]
             out.append(Knob(self._prefix + axis.name, tuple(values)))
         for axis in self.blocked:
