@@ -208,8 +208,7 @@ class Builder:
 
     def _infer(self, node: Node) -> list[Value]:
         first = next((self.values[n] for n in node.inputs if n), None)
-        dtype, rank = (first.dtype, len(first.shape)) if first else ("float32", 0)
-        proto, extra = to_onnx(node, dtype, rank)
+        proto, extra = to_onnx(node, first.dtype if first else "float32")
         data = {name: self.constants[name] for name in node.inputs if name in self.constants}
         return infer_outputs(proto, node_opset(node), self.values, {**data, **extra})
 

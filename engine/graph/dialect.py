@@ -45,14 +45,14 @@ def elem_type_of(dtype: str) -> int:
     return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
-def to_onnx(node: Node, dtype: str, rank: int) -> tuple[onnx.NodeProto, Extra]:
-    """The node in ONNX's own form; `dtype` and `rank` are those of its first input."""
+def to_onnx(node: Node, dtype: str) -> tuple[onnx.NodeProto, Extra]:
+    """The node in ONNX's own form; `dtype` is that of its first input."""
     attrs = {k: v for k, v in node.attrs.items() if k != OPSET_ATTR}
     inputs = list(node.inputs)
     extra: Extra = {}
     convert = None if OPSET_ATTR in node.attrs else _CONVERT.get(node.op)
     if convert is not None and not node.domain:
-        for key, array in convert(attrs, np.dtype(dtype), rank):
+        for key, array in convert(attrs, np.dtype(dtype)):
             name = f"{node.output}::{key}" if array is not None else ""
             inputs.append(name)
             if array is not None:
@@ -67,7 +67,7 @@ def to_onnx(node: Node, dtype: str, rank: int) -> tuple[onnx.NodeProto, Extra]:
 def _attribute(key: str, value: Any, node: Node) -> onnx.AttributeProto:
     if isinstance(value, np.ndarray):
         return helper.make_attribute(key, numpy_helper.from_array(value))
-    if isinstance(value, tuple) and not value:
+    if isinstance(value, tuple | list) and not value:
         schema: Any = onnx.defs.get_schema(node.op, node_opset(node), node.domain)
         return helper.make_attribute(key, [], attr_type=schema.attributes[key].type.value)
     return helper.make_attribute(key, list(value) if isinstance(value, tuple) else value)
@@ -77,16 +77,16 @@ def _ints(values: Any) -> NDArray[Any]:
     return np.asarray(values, dtype=np.int64).reshape(-1)
 
 
-def _shape(attrs: dict[str, Any], dtype: np.dtype[Any], rank: int) -> list[Any]:
+def _shape(attrs: dict[str, Any], dtype: np.dtype[Any]) -> list[Any]:
     return [("shape", _ints(attrs.pop("shape")))]
 
 
-def _reshape(attrs: dict[str, Any], dtype: np.dtype[Any], rank: int) -> list[Any]:
+def _reshape(attrs: dict[str, Any], dtype: np.dtype[Any]) -> list[Any]:
     attrs["allowzero"] = 1
     return [("shape", _ints(attrs.pop("shape")))]
 
 
-def _slice(attrs: dict[str, Any], dtype: np.dtype[Any], rank: int) -> list[Any]:
+def _slice(attrs: dict[str, Any], dtype: np.dtype[Any]) -> list[Any]:
     ends = [_INT64_MIN if end < 0 else end for end in attrs.pop("ends")]
     starts, axes, steps = attrs.pop("starts"), attrs.pop("axes"), attrs.pop("steps")
     return [
@@ -97,24 +97,24 @@ def _slice(attrs: dict[str, Any], dtype: np.dtype[Any], rank: int) -> list[Any]:
     ]
 
 
-def _pad(attrs: dict[str, Any], dtype: np.dtype[Any], rank: int) -> list[Any]:
+def _pad(attrs: dict[str, Any], dtype: np.dtype[Any]) -> list[Any]:
     value = attrs.pop("value")
     pads = [("pads", _ints(attrs.pop("pads")))]
     return [*pads, ("value", np.asarray(value, dtype))] if attrs["mode"] == "constant" else pads
 
 
-def _clip(attrs: dict[str, Any], dtype: np.dtype[Any], rank: int) -> list[Any]:
+def _clip(attrs: dict[str, Any], dtype: np.dtype[Any]) -> list[Any]:
     low, high = attrs.pop("min"), attrs.pop("max")
     return [("min", np.asarray(low, dtype)), ("max", np.asarray(high, dtype))]
 
 
-def _reduce(attrs: dict[str, Any], dtype: np.dtype[Any], rank: int) -> list[Any]:
+def _reduce(attrs: dict[str, Any], dtype: np.dtype[Any]) -> list[Any]:
     axes = attrs.pop("axes")
     attrs["noop_with_empty_axes"] = 1
     return [("axes", _ints(axes))]
 
 
-def _resize(attrs: dict[str, Any], dtype: np.dtype[Any], rank: int) -> list[Any]:
+def _resize(attrs: dict[str, Any], dtype: np.dtype[Any]) -> list[Any]:
     roi, scales, sizes = attrs.pop("roi"), attrs.pop("scales"), attrs.pop("sizes")
     region = np.asarray(roi, np.float32) if roi else None
     if sizes:
@@ -122,11 +122,11 @@ def _resize(attrs: dict[str, Any], dtype: np.dtype[Any], rank: int) -> list[Any]
     return [("roi", region), ("scales", np.asarray(scales, np.float32))]
 
 
-def _tile(attrs: dict[str, Any], dtype: np.dtype[Any], rank: int) -> list[Any]:
+def _tile(attrs: dict[str, Any], dtype: np.dtype[Any]) -> list[Any]:
     return [("repeats", _ints(attrs.pop("repeats")))]
 
 
-def _cast(attrs: dict[str, Any], dtype: np.dtype[Any], rank: int) -> list[Any]:
+def _cast(attrs: dict[str, Any], dtype: np.dtype[Any]) -> list[Any]:
     attrs["to"] = elem_type_of(attrs["to"])
     return []
 

@@ -7,25 +7,25 @@ are imported on first use only.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from functools import cache
 from typing import Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
-from onnx import helper, numpy_helper
 
 from engine.errors import InputError, ModelError
-from engine.graph.dialect import DIALECT_OPSET, OPSET_ATTR, elem_type_of, node_opset, to_onnx
+from engine.graph.dialect import OPSET_ATTR, node_opset
 from engine.graph.ir import Graph, Node
 from engine.graph.kernels import KERNELS
+from engine.graph.single import (
+    feeds_of,
+    has_onnxruntime,
+    in_place,
+    run_onnxruntime,
+    single_node_model,
+)
 
 Array = NDArray[Any]
-_SESSION_LIMIT = 256
-_sessions: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
 
 
 def run_node(
@@ -40,19 +40,15 @@ def run_node(
     `opset` is the graph's; a node that keeps an older meaning says so in its attributes.
     Raises ModelError when neither onnxruntime nor the reference operators can run it.
     """
-    first = next((a for a in arrays if a is not None), None)
-    dtype, rank = ("float32", 0) if first is None else (first.dtype.name, first.ndim)
-    proto, extra = to_onnx(node, dtype, rank)
-    proto, feeds = _distinct_inputs(proto, arrays, extra)
     version = node_opset(node, opset)
-    if use_onnxruntime and has_onnxruntime():
-        # any refusal counts: onnxruntime lacks kernels that the reference operators have
-        with suppress(Exception):
-            return _run_onnxruntime(proto, version, feeds)
+    if use_onnxruntime:
+        found = run_onnxruntime(node, version, arrays)
+        if found is not None:
+            return found
     kernel = None if node.domain or OPSET_ATTR in node.attrs else KERNELS.get(node.op)
     if kernel is not None and len(node.outputs) == 1:
         return [kernel(node.attrs, *arrays)]
-    return _run_reference(proto, version, feeds)
+    return _run_reference(node, version, arrays)
 
 
 def run_graph(
@@ -100,89 +96,16 @@ def check_feeds(graph: Graph, feeds: Mapping[str, Array]) -> None:
             )
 
 
-@cache
-def has_onnxruntime() -> bool:
-    """Whether onnxruntime can be imported."""
-    try:
-        import onnxruntime  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
-def _distinct_inputs(
-    proto: onnx.NodeProto, arrays: Sequence[Array | None], extra: Mapping[str, Array]
-) -> tuple[onnx.NodeProto, dict[str, Array]]:
-    """The node with inputs renamed by position, so that one array may be fed twice."""
-    feeds: dict[str, Array] = {}
-    given = list(arrays) + [extra.get(name) for name in proto.input[len(arrays) :]]
-    for i, array in enumerate(given):
-        if array is None:
-            proto.input[i] = ""
-            continue
-        proto.input[i] = f"i{i}"
-        feeds[f"i{i}"] = array
-    for i, name in enumerate(proto.output):
-        proto.output[i] = f"o{i}" if name else ""
-    proto.name = ""
-    return proto, feeds
-
-
-def _model(
-    proto: onnx.NodeProto, opset: int, feeds: Mapping[str, Array], fixed: Mapping[str, Array]
-) -> onnx.ModelProto:
-    inputs = [
-        helper.make_tensor_value_info(k, elem_type_of(v.dtype.name), v.shape)
-        for k, v in feeds.items()
-        if k not in fixed
-    ]
-    outputs = [onnx.ValueInfoProto(name=name) for name in proto.output if name]
-    constants = [numpy_helper.from_array(v, k) for k, v in fixed.items()]
-    graph = helper.make_graph([proto], "node", inputs, outputs, constants)
-    imports = [helper.make_opsetid("", DIALECT_OPSET if proto.domain else opset)]
-    if proto.domain:
-        imports.append(helper.make_opsetid(proto.domain, opset))
-    return helper.make_model(graph, opset_imports=imports, ir_version=10)
-
-
-def _run_onnxruntime(proto: onnx.NodeProto, opset: int, feeds: Mapping[str, Array]) -> list[Array]:
-    import onnxruntime as ort
-
-    # small integer inputs (shapes, axes, pads) become constants: several kernels demand it
-    fixed = {k: v for k, v in feeds.items() if v.size <= 64 and k != "i0"}
-    contents = tuple((k, v.dtype.name, v.shape, v.tobytes()) for k, v in fixed.items())
-    shapes = tuple((k, v.dtype.name, v.shape) for k, v in feeds.items())
-    key = (proto.SerializeToString(deterministic=True), opset, shapes, contents)
-    session = _sessions.get(key)
-    if session is None:
-        options = ort.SessionOptions()
-        options.log_severity_level = 4
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        model = _model(proto, opset, feeds, fixed).SerializeToString()
-        session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        _sessions[key] = session
-        if len(_sessions) > _SESSION_LIMIT:
-            _sessions.popitem(last=False)
-    rest = {k: np.asarray(v, order="C") for k, v in feeds.items() if k not in fixed}
-    return _in_place(proto, session.run(None, rest))
-
-
-def _run_reference(proto: onnx.NodeProto, opset: int, feeds: Mapping[str, Array]) -> list[Array]:
+def _run_reference(node: Node, opset: int, arrays: Sequence[Array | None]) -> list[Array]:
     from onnx.reference import ReferenceEvaluator
 
-    model = _model(proto, opset, feeds, {})
     try:
         with np.errstate(all="ignore"):
-            return _in_place(proto, ReferenceEvaluator(model).run(None, dict(feeds)))
+            model = ReferenceEvaluator(single_node_model(node, opset, arrays))
+            return in_place(node, model.run(None, feeds_of(arrays)))
     except Exception as error:
         raise ModelError(
-            f"operator {proto.domain or 'ai.onnx'}::{proto.op_type} (opset {opset}) cannot be run",
+            f"operator {node.domain or 'ai.onnx'}::{node.op} (opset {opset}) cannot be run",
             why=f"{type(error).__name__}: {error}",
-            fix="Install onnxruntime, which has more operators",
+            fix="" if has_onnxruntime() else "Install onnxruntime, which has more operators",
         ) from error
-
-
-def _in_place(proto: onnx.NodeProto, results: Any) -> list[Array]:
-    """Results by output position; an omitted output is an empty array."""
-    found = iter(results)
-    return [np.asarray(next(found)) if name else np.empty(0) for name in proto.output]
