@@ -61,14 +61,16 @@ def _weight_shape(graph: Graph, node: Node) -> list[int] | None:
 
 
 def _epilogue(graph: Graph, item: Item) -> list[str]:
-    """Printed names of the elementwise nodes behind the anchor (of all, if there is none)."""
+    """Printed names of the nodes behind the anchor (of all, if there is none)."""
     if item.anchor is None:
         return [_printed(graph, node) for node in item.nodes]
     behind = item.nodes[item.nodes.index(item.anchor) + 1 :]
-    return [_printed(graph, n) for n in behind if OPERATORS[n.op].kind is Kind.ELEMENTWISE]
+    return [_printed(graph, node) for node in behind]
 
 
 def _printed(graph: Graph, node: Node) -> str:
+    if OPERATORS[node.op].kind is Kind.ROWS:
+        return "reduce"
     if node.op != "Add":
         return stage_name(node.op)
     sizes = [graph.constants[n].size for n in node.inputs if n in graph.constants]

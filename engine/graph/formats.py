@@ -41,6 +41,8 @@ def keeps_channels(graph: Graph, item: Item) -> bool:
     if item.kind is Kind.COPY:
         same_channels = source[1:2] == graph.shape(anchor.output)[1:2]
         return anchor.op in ("Pad", "Resize", "Identity") and same_channels
+    if anchor.op == "LayerNormalization":
+        return int(anchor.attrs["axis"]) >= 2
     return anchor.op.startswith("Reduce") and min(anchor.attrs["axes"], default=0) >= 2
 
 

@@ -3,12 +3,13 @@
 In: a `Graph`.  Out: items in execution order: groups of nodes with one output, and single nodes
 (views, host calls).  A group is a reducing node (the anchor) with the elementwise nodes that follow
 it, or elementwise nodes alone; a value with users outside the group ends it (Chen et al., TVM,
-2018, section 3).
+2018, section 3).  Reductions over the same rows and the elementwise nodes between them are one
+group as well: a normalisation written out in single steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -123,7 +124,8 @@ class _Fuser:
             if node.name not in views and declared(graph, node):
                 self.kinds[node.name] = OPERATORS[node.op].kind
         for node in self._anchors():
-            self._open(node, node)
+            if node.name not in self.owner:
+                self._open(node, node)
         for node in graph.nodes:
             if node.name not in self.owner and self.kinds.get(node.name) is Kind.ELEMENTWISE:
                 self._open(node, None)
@@ -132,7 +134,11 @@ class _Fuser:
         return tuple(self._items(views))
 
     def _anchors(self) -> list[Node]:
-        """Nodes that start a group, deepest first: they take shared followers before others."""
+        """Nodes that may start a group, in the order in which they take followers.
+
+        The deeper of two convolutions takes their sum; the first of several reductions over the
+        same rows takes the others.
+        """
         depth: dict[str, int] = {}
         for node in self.graph.nodes:
             level = 1 + max((depth.get(n, 0) for n in node.inputs), default=0)
@@ -142,23 +148,55 @@ class _Fuser:
             for node in self.graph.nodes
             if self.kinds.get(node.name, Kind.ELEMENTWISE) is not Kind.ELEMENTWISE
         ]
-        return sorted(heads, key=lambda n: -depth[n.output])
+        rows = {n.name for n in heads if self.kinds[n.name] is Kind.ROWS}
+        return sorted(
+            heads, key=lambda n: (n.name in rows, depth[n.output] * (1 if n.name in rows else -1))
+        )
 
     def _open(self, node: Node, anchor: Node | None) -> None:
         draft = _Draft({node.name}, node.output, anchor)
         self.owner[node.name] = draft
         if self.kinds[node.name] is Kind.COPY:
             return
-        while (region := self._region(draft.output)) is not None:
+        joins = self._joins(node)
+        while (region := self._region(draft.output, joins)) is not None:
             nodes, draft.output = region
             draft.members.update(n.name for n in nodes)
             self.owner.update({n.name: draft for n in nodes})
 
-    def _region(self, value: str) -> tuple[list[Node], str] | None:
-        """Free elementwise nodes from `value` to the point where all its uses have met, and that
-        point's output; None if a use leaves them."""
-        shape, taken = self.graph.shape(value), list[Node]()
-        opened = {value}
+    def _joins(self, node: Node) -> Callable[[Node], bool]:
+        """Whether a node may become part of the group that `node` opens.
+
+        Elementwise nodes of the same shape may.  A group that starts with a reduction along rows
+        also takes what has the rows' full shape, and further reductions of the same rows.
+        """
+        shapes = {self.graph.shape(node.output)}
+        axes = self._row_axes(node)
+        if axes:
+            shapes.add(self.graph.shape(node.inputs[0]))
+
+        def joins(other: Node) -> bool:
+            if other.name in self.owner or other.name not in self.kinds:
+                return False
+            if self.kinds[other.name] is Kind.ELEMENTWISE:
+                return self.graph.shape(other.output) in shapes
+            same_rows = bool(axes) and self._row_axes(other) == axes
+            return same_rows and self.graph.shape(other.inputs[0]) in shapes
+
+        return joins
+
+    def _row_axes(self, node: Node) -> tuple[int, ...]:
+        """Axes of a reduction that keeps the rank and runs over the last axes; else ()."""
+        if self.kinds[node.name] is not Kind.ROWS or not node.op.startswith("Reduce"):
+            return ()
+        axes, rank = tuple(node.attrs["axes"]), len(self.graph.shape(node.inputs[0]))
+        last = axes == tuple(range(rank - len(axes), rank))
+        return axes if last and node.attrs["keepdims"] else ()
+
+    def _region(self, value: str, joins: Callable[[Node], bool]) -> tuple[list[Node], str] | None:
+        """Nodes from `value` to the point where all its uses have met, and that point's output;
+        None if a use is by a node that may not join."""
+        taken, opened = list[Node](), {value}
         while opened == {value} or len(opened) > 1:
             if len(taken) >= _REGION_LIMIT or opened & set(self.graph.outputs):
                 return None
@@ -167,7 +205,7 @@ class _Fuser:
             if not waiting:
                 return None
             node = min(waiting, key=lambda n: self.order[n.name])
-            if not self._free(node, shape):
+            if not joins(node):
                 return None
             taken.append(node)
             names.add(node.name)
@@ -178,13 +216,6 @@ class _Fuser:
     def _closed(self, value: str, inside: set[str]) -> bool:
         users = self.users[value]
         return bool(users) and all(n.name in inside for n in users)
-
-    def _free(self, node: Node, shape: tuple[int, ...]) -> bool:
-        return (
-            self.kinds.get(node.name) is Kind.ELEMENTWISE
-            and node.name not in self.owner
-            and self.graph.shape(node.output) == shape
-        )
 
     def _join_consumer(self, draft: _Draft) -> None:
         """Moves an elementwise group into the only group that uses it, if that reads in place."""

@@ -248,7 +248,7 @@ def operands(rank, size, start):
     }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_random_networks_compute_the_same(data):
     """Any mix of operators; "twice" is followed by "half", "average" by "spread"."""

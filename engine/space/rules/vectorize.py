@@ -35,13 +35,20 @@ def _choose(skeleton: Skeleton, group: Group) -> tuple[str | None, bool]:
     stage = group.stage
     for axis in stage.axes:
         if axis.name not in shared and axis.name not in stage.unroll and axis.extent > 1:
-            best = min(best, (_space_cost(skeleton, group, axis.name), axis.name, False))
+            found = (_space_cost(skeleton, group, axis.name), axis.name, False)
+            best = min(best, found, key=_rank)
     if stage.reducer is None or {a.name for a in stage.reduce_axes} <= set(stage.unroll):
         return best[1], best[2]
     for axis in stage.reduce_axes:
         if axis.extent >= skeleton.target.lanes:
-            best = min(best, (_reduce_cost(skeleton, stage, axis.name), axis.name, True))
+            found = (_reduce_cost(skeleton, stage, axis.name), axis.name, True)
+            best = min(best, found, key=_rank)
     return best[1], best[2]
+
+
+def _rank(choice: tuple[float, str | None, bool]) -> tuple[float, str]:
+    """By cost, then by name; no axis comes before any."""
+    return choice[0], choice[1] or ""
 
 
 def _space_cost(skeleton: Skeleton, group: Group, axis: str) -> float:
