@@ -26,6 +26,8 @@ COMMANDS: dict[str, str] = {
     "compile": "build a network from the best records: one file",
     "run": "run a compiled network on arrays",
     "bench": "time a compiled network, beside other engines if wanted",
+    "profile": "show where a compiled network spends its time",
+    "machine": "measure this machine's arithmetic peak and memory bandwidth",
     "records": "look into the database, export and import records",
     "distill": "keep the best records, archive the rest",
     "nightly": "tune, compile, check and publish many networks in a time window",

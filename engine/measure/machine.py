@@ -1,0 +1,154 @@
+"""What this machine can do at most: floating-point operations and bytes a second.
+
+Out: a `Machine` measured in about a second with generated loops, one for the arithmetic peak
+(enough independent multiply-adds to hide their latency) and one that reads buffers as large as each
+cache level.  The best of several rounds counts; threads run pinned in the fork-join pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from engine.codegen.emitter import Emitter
+from engine.codegen.module import compile_ir, module
+from engine.codegen.vector_math import fma, literal
+from engine.runtime.buffers import aligned_zeros
+from engine.runtime.jit import load_object
+from engine.runtime.threads import pool
+from engine.target import Target
+
+_ROUNDS = 7
+_MIN_SECONDS = 2e-3
+_FMA_TURNS = 1 << 16
+_READS = 16
+"""Vectors that one turn of the reading loop loads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Peaks of `threads` threads together: FLOP a second, bytes a second read from each level."""
+
+    threads: int
+    flops: float
+    bandwidth: dict[str, float]
+
+
+def measure_machine(target: Target, threads: int) -> Machine:
+    """The peaks of this machine for code like ours (vectors of the target's width)."""
+    code = load_object(
+        compile_ir(module([_peak_ir(target), _read_ir(target)], target), target),
+        ("machine_peak", "machine_read"),
+    )
+    parallel = pool().parallel
+
+    def run(name: str, args: int) -> Callable[[], None]:
+        at = code.address(name)
+        return lambda: parallel(at, args, threads)
+
+    sizes = {
+        "L1": target.l1 // 2 * threads, "L2": target.l2 * 3 // 4 * threads,
+        "L3": min(target.l3 // 2, target.l2 * threads * 8),
+        "memory": max(4 * target.l3, 64 << 20),
+    }  # fmt: skip
+    table = np.zeros(3, dtype=np.uint64)
+    sink = aligned_zeros(target.lanes * 64)
+    table[2] = sink.ctypes.data
+    flops = _flops_of_turn(target) * _FMA_TURNS * threads
+    peak = flops / _best(run("machine_peak", table.ctypes.data))
+    bandwidth = {}
+    for level, size in sizes.items():
+        unit = _READS * target.lanes * 4 * threads
+        size = max(size // unit, 1) * unit
+        buffer = aligned_zeros(size // 4)
+        buffer[:] = 1.0
+        table[0], table[1] = buffer.ctypes.data, size // 4
+        bandwidth[level] = size / _best(run("machine_read", table.ctypes.data))
+    return Machine(threads, peak, bandwidth)
+
+
+def _best(call: Callable[[], None]) -> float:
+    """Seconds of one call: the minimum over rounds of enough calls to be read by the clock."""
+    calls, best = 1, float("inf")
+    call()
+    for _ in range(_ROUNDS):
+        while True:
+            start = perf_counter()
+            for _ in range(calls):
+                call()
+            seconds = perf_counter() - start
+            if seconds >= _MIN_SECONDS:
+                break
+            calls *= 2
+        best = min(best, seconds / calls)
+    return best
+
+
+def _chains(target: Target) -> int:
+    """Independent multiply-adds: what the registers hold beside the two factors."""
+    return min(target.vector_registers - 4, 24)
+
+
+def _flops_of_turn(target: Target) -> int:
+    return 2 * target.lanes * _chains(target)
+
+
+def _peak_ir(target: Target) -> str:
+    e = Emitter(fused=target.vector_bits > 128 or not target.is_x86)
+    kind = f"<{target.lanes} x float>"
+    factor = literal(0.999, kind)
+
+    def body(values: list[str]) -> list[str]:
+        return [fma(e, kind, v, factor, factor) for v in values]
+
+    start = [(kind, literal(1.0 + i / 64, kind)) for i in range(_chains(target))]
+    results = e.loop("turn", "0", str(_FMA_TURNS), start, body)
+    _store(e, kind, target, results)
+    return _function("machine_peak", e)
+
+
+def _read_ir(target: Target) -> str:
+    e = Emitter()
+    kind = f"<{target.lanes} x float>"
+    base = e.op("load ptr, ptr %args, align 8")
+    slot = e.op("getelementptr i64, ptr %args, i64 1")
+    floats = e.op(f"load i64, ptr {slot}, align 8")
+    mine = e.op(f"udiv i64 {floats}, %threads")
+    first = e.op(f"mul i64 {mine}, %thread")
+    start = e.op(f"getelementptr float, ptr {base}, i64 {first}")
+    turns = e.op(f"udiv i64 {mine}, {_READS * target.lanes}")
+    sums = 8
+
+    def body(values: list[str]) -> list[str]:
+        at = e.op(f"mul i64 {e.value_of('turn')}, {_READS * target.lanes}")
+        out = list(values)
+        for i in range(_READS):
+            offset = e.op(f"add i64 {at}, {i * target.lanes}")
+            pointer = e.op(f"getelementptr float, ptr {start}, i64 {offset}")
+            value = e.op(f"load {kind}, ptr {pointer}, align 4")
+            out[i % sums] = e.op(f"fadd {kind} {out[i % sums]}, {value}")
+        return out
+
+    zeros = [(kind, "zeroinitializer")] * sums
+    _store(e, kind, target, e.loop("turn", "0", turns, zeros, body))
+    return _function("machine_read", e)
+
+
+def _store(e: Emitter, kind: str, target: Target, values: list[str]) -> None:
+    """Keeps the results alive: the sum of all goes to this thread's part of the sink."""
+    total = values[0]
+    for value in values[1:]:
+        total = e.op(f"fadd {kind} {total}, {value}")
+    slot = e.op("getelementptr i64, ptr %args, i64 2")
+    sink = e.op(f"load ptr, ptr {slot}, align 8")
+    own = e.op(f"mul i64 %thread, {target.lanes * 4}")
+    pointer = e.op(f"getelementptr float, ptr {sink}, i64 {own}")
+    e.put(f"store {kind} {total}, ptr {pointer}, align 4")
+
+
+def _function(name: str, e: Emitter) -> str:
+    e.put("ret void")
+    return f"define void @{name}(ptr %args, i64 %thread, i64 %threads) #0 {{\n{e.text()}\n}}\n"
