@@ -11,17 +11,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engine.codegen import generate
 from engine.codegen.constants import derive
-from engine.codegen.kernel import Kernel
 from engine.errors import ModelError
-from engine.expr import ComputeDag, row_major
-from engine.graph.task import LoweredGraph, Step, Workload
+from engine.expr import Layout, row_major
+from engine.graph.task import LoweredGraph, Step
 from engine.records import Schedule
 from engine.runtime.driver import driver_ir
 from engine.runtime.jit import emit_object
+from engine.runtime.make import Made, Order, make_kernels
 from engine.runtime.network import CompiledNetwork
-from engine.runtime.objects import compile_kernels
 from engine.runtime.plan import Buffer, MemoryPlan, plan_memory, zero_cells
 from engine.runtime.program import (
     BUFFER,
@@ -34,7 +32,6 @@ from engine.runtime.program import (
     Tensor,
 )
 from engine.runtime.weights import WeightBlob
-from engine.space.sketch import Sketch, find, sketches
 
 
 def compile_network(
@@ -52,55 +49,62 @@ def compile_network(
     those steps).  `threads` is the number that runs use unless told otherwise: by default the
     target's cores.  `jobs` processes compile.
     """
-    threads = threads or lowered.target.cores
-    maker = _Maker(lowered, dict(schedules or {}), dict(estimates or {}), threads)
-    program = maker.program()
-    kernels = [maker.kernels[k.name] for k in program.kernels]
     target = lowered.target
+    threads = threads or target.cores
+    borders, skipped = _direct_copies(lowered)
+    steps = tuple(s for s in lowered.steps if s.name not in skipped)
+    orders, names = _orders(steps, schedules or {})
+    made, images = make_kernels(orders, target, threads, jobs)
+    plan = plan_memory(_buffers(lowered, steps, borders))
+    maker = _Maker(lowered, plan, made, names, estimates or {})
+    program = maker.program(steps, borders, threads)
     driver = emit_object(
         driver_ir(program), target.cpu, target.feature_string, triple=target.triple, passes=2
     )
-    images = (driver, *compile_kernels(kernels, target, jobs)) if kernels else (driver,)
-    return CompiledNetwork(program, images, maker.weights.join())
+    return CompiledNetwork(program, (driver, *images), maker.weights.join())
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """The schedule of a workload and the DAG (algorithm) that it belongs to."""
-
-    schedule: Schedule
-    dag: ComputeDag
-    tuned: bool
+def _orders(
+    steps: Sequence[Step], schedules: Mapping[str, Schedule]
+) -> tuple[list[Order], dict[str, str]]:
+    """An order for each different kernel, and step name -> kernel name."""
+    known: dict[tuple[str, tuple[tuple[str, Layout], ...]], Order] = {}
+    names: dict[str, str] = {}
+    for step in steps:
+        if step.workload is None:
+            continue
+        key = step.workload.key
+        same = (key, tuple(sorted(step.layouts.items(), key=lambda item: item[0])))
+        if same not in known:
+            name = f"k{len(known)}"
+            known[same] = Order(name, step.workload, schedules.get(key), step.layouts)
+        names[step.name] = known[same].name
+    return list(known.values()), names
 
 
 @dataclass
 class _Maker:
-    lowered: LoweredGraph
-    schedules: Mapping[str, Schedule]
-    estimates: Mapping[str, float]
-    threads: int
-    weights: WeightBlob = field(default_factory=WeightBlob)
-    kernels: dict[str, Kernel] = field(default_factory=dict)
-    _choices: dict[str, _Choice] = field(default_factory=dict)
-    _names: dict[object, str] = field(default_factory=dict)
-    _plan: MemoryPlan = field(default_factory=lambda: MemoryPlan({}, 0))
+    """Turns steps into those of a program, collecting their weights on the way."""
 
-    def program(self) -> Program:
-        lowered = self.lowered
-        borders, skipped = _direct_copies(lowered)
-        steps = [s for s in lowered.steps if s.name not in skipped]
-        self._plan = plan_memory(_buffers(lowered, steps, borders))
-        made = tuple(self._host(s) if s.workload is None else self._kernel(s) for s in steps)
-        graph = lowered.graph
-        kernels = tuple(
-            KernelCode(k.name, k.regions, k.workspace, k.workspace_per_thread)
-            for k in self.kernels.values()
-        )
+    lowered: LoweredGraph
+    plan: MemoryPlan
+    made: Mapping[str, Made]
+    names: Mapping[str, str]
+    estimates: Mapping[str, float]
+    weights: WeightBlob = field(default_factory=WeightBlob)
+
+    def program(self, steps: Sequence[Step], borders: Mapping[str, str], threads: int) -> Program:
+        lowered, graph = self.lowered, self.lowered.graph
         return Program(
-            graph.name, lowered.target, self.threads, graph.opset,
+            graph.name, lowered.target, threads, graph.opset,
             tuple(self._border(n, borders) for n in graph.inputs),
             tuple(self._border(n, borders) for n in graph.outputs),
-            kernels, made, self._plan.size,
+            tuple(
+                KernelCode(k.name, k.regions, k.workspace, k.workspace_per_thread)
+                for k in (m.kernel for m in self.made.values())
+            ),
+            tuple(self._host(s) if s.workload is None else self._kernel(s) for s in steps),
+            self.plan.size,
         )  # fmt: skip
 
     def _border(self, name: str, borders: Mapping[str, str]) -> Tensor:
@@ -121,7 +125,7 @@ class _Maker:
         buffer, layout = self.lowered.storage[cell]
         if dtype != "float32":
             return Tensor(name, layout.shape, dtype, HOST)
-        return Tensor(name, layout.shape, dtype, BUFFER, self._plan.offsets[buffer], layout)
+        return Tensor(name, layout.shape, dtype, BUFFER, self.plan.offsets[buffer], layout)
 
     def _host(self, step: Step) -> HostStep:
         node = step.node
@@ -139,61 +143,32 @@ class _Maker:
     def _kernel(self, step: Step) -> KernelStep:
         workload = step.workload
         assert workload is not None
-        choice = self._choose(workload)
-        kernel = self._generate(step, workload, choice.schedule)
-        constants = self._constants(step, choice.dag, kernel)
+        made = self.made[self.names[step.name]]
+        constants = self._constants(step, made)
         args = []
-        for name in kernel.arguments:
+        for name in made.kernel.arguments:
             if name in constants:
                 args.append((WEIGHT, constants[name]))
             else:
                 buffer, _ = self.lowered.storage[step.bindings[name]]
-                args.append((BUFFER, self._plan.offsets[buffer]))
+                args.append((BUFFER, self.plan.offsets[buffer]))
         return KernelStep(
-            step.name, kernel.name, tuple(args), workload.key, workload.anchor,
-            choice.dag.algorithm, workload.flops, choice.schedule, choice.tuned,
-            self.estimates.get(workload.key) if choice.tuned else None,
+            step.name, made.kernel.name, tuple(args), workload.key, workload.anchor,
+            made.dag.algorithm, workload.flops, made.schedule, made.tuned,
+            self.estimates.get(workload.key) if made.tuned else None,
         )  # fmt: skip
 
-    def _choose(self, workload: Workload) -> _Choice:
-        if workload.key not in self._choices:
-            wanted = self.schedules.get(workload.key)
-            accuracy = "strict" if wanted is None else "fast"  # the default is a direct sum
-            found = sketches(workload, self.lowered.target, self.threads, accuracy=accuracy)
-            self._choices[workload.key] = choose(found, wanted)
-        return self._choices[workload.key]
-
-    def _generate(self, step: Step, workload: Workload, schedule: Schedule) -> Kernel:
-        layouts = {k: v for k, v in step.layouts.items() if k in step.bindings}
-        same = (workload.key, schedule.key, tuple(sorted(layouts.items(), key=lambda x: x[0])))
-        if same not in self._names:
-            name = f"k{len(self._names)}"
-            self._names[same] = name
-            self.kernels[name] = generate(
-                workload, schedule, self.lowered.target, layouts, name, self.threads
-            )
-        return self.kernels[self._names[same]]
-
-    def _constants(self, step: Step, dag: ComputeDag, kernel: Kernel) -> dict[str, int]:
+    def _constants(self, step: Step, made: Made) -> dict[str, int]:
         """Constant argument -> offset of its packed values."""
-        held = self.lowered.graph.constants
+        held, packings = self.lowered.graph.constants, made.kernel.packings
         given = {
             p.name: held[step.bindings[p.name]]
-            for p in dag.placeholders
+            for p in made.dag.placeholders
             if p.constant and p.derive is None
         }
-        sources = {p.name for p in dag.placeholders if p.derive and p.name in kernel.packings}
-        arrays = derive(dag, given) if sources else given
-        return {n: self.weights.add(k.pack(arrays[n])) for n, k in kernel.packings.items()}
-
-
-def choose(found: Sequence[Sketch], schedule: Schedule | None) -> _Choice:
-    """The given schedule if one of the sketches takes it, else the first sketch's default."""
-    sketch = find(tuple(found), schedule) if schedule is not None else None
-    if sketch is not None and schedule is not None:
-        return _Choice(schedule, sketch.dag, True)
-    first = found[0]
-    return _Choice(first.schedule(first.default()), first.dag, False)
+        derived = any(p.derive and p.name in packings for p in made.dag.placeholders)
+        arrays = derive(made.dag, given) if derived else given
+        return {name: self.weights.add(p.pack(arrays[name])) for name, p in packings.items()}
 
 
 def _direct_copies(lowered: LoweredGraph) -> tuple[dict[str, str], set[str]]:

@@ -18,6 +18,8 @@ from engine.target import Target
 
 MAX_WORKERS = 255
 MAX_CPUS = 1024
+PATIENCE = 20
+"""The caller spins so many times longer for its workers: they are at work, or soon will be."""
 EXPORTS = (
     "noctune_parallel", "noctune_enter", "noctune_fp_enter", "noctune_fp_leave",
     "noctune_pool_reset", "noctune_pool_spin", "noctune_pool_workers",
@@ -33,7 +35,11 @@ def pool_ir(target: Target) -> str:
     family = target.triple.split("-")[0]
     number = FUTEX_NUMBER.get(family, 98)
     text = _POOL.replace("$FUTEX", str(number)).replace("$CPUS", str(MAX_CPUS))
-    text = text.replace("$BYTES", str(MAX_CPUS // 8)).replace("$MAX", str(MAX_WORKERS))
+    text = (
+        text.replace("$BYTES", str(MAX_CPUS // 8))
+        .replace("$MAX", str(MAX_WORKERS))
+        .replace("$PATIENCE", str(PATIENCE))
+    )
     if target.is_x86:
         parts = _X86
     elif family == "aarch64":
@@ -242,7 +248,8 @@ spin:
   %finished = icmp eq i32 %count, 0
   br i1 %finished, label %done, label %check
 check:
-  %limit = load i64, ptr @noctune_spin
+  %once = load i64, ptr @noctune_spin
+  %limit = mul i64 %once, $PATIENCE
   %tired = icmp uge i64 %turn, %limit
   br i1 %tired, label %sleep, label %pause
 pause:

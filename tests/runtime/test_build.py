@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from engine.errors import TargetError
 from engine.graph import Graph
 from engine.graph.host import run_graph
+from engine.graph.partition import lower
 from engine.graph.task import LoweredGraph
 from engine.records import Schedule
+from engine.runtime.buffers import covered
 from engine.runtime.build import compile_network
-from engine.runtime.network import CompiledNetwork
-from engine.runtime.objects import balanced, compile_kernels
+from engine.runtime.make import Order, make_kernels
+from engine.runtime.network import CompiledNetwork, load
 from engine.runtime.program import KernelStep
 from engine.runtime.weights import WeightBlob
 from engine.space.sketch import sketches
-from engine.target import host
+from engine.target import host, missing_features, named
 
 
 def kernel_steps(network: CompiledNetwork) -> list[KernelStep]:
@@ -86,42 +90,65 @@ def test_border_copies_become_part_of_reading_and_writing(
         assert tensor.layout is not None and tensor.layout.blocked
 
 
-def test_several_processes_compile_the_same_code(
-    small_lowered: LoweredGraph, small_graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("engine.runtime.objects.START_COST", 1.0)
+def test_several_processes_make_the_same_code(
+    small_lowered: LoweredGraph, small_graph: Graph, small: CompiledNetwork,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("engine.runtime.make.SHARE", 2)
     network = compile_network(small_lowered, threads=2, jobs=2)
     assert len(network._code) == 3
+    assert network.program == small.program
     close(network, small_graph)
 
 
 def test_a_helper_that_dies_is_replaced(
     small_lowered: LoweredGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from engine.codegen import generate
-
-    monkeypatch.setattr("engine.runtime.objects.START_COST", 1.0)
-    monkeypatch.setattr("engine.runtime.objects.sys.executable", "/bin/false")
+    monkeypatch.setattr("engine.runtime.make.SHARE", 1)
+    monkeypatch.setattr("engine.runtime.make.sys.executable", "/bin/false")
     workloads = [s.workload for s in small_lowered.steps if s.workload][:2]
-    kernels = []
-    for i, w in enumerate(workloads):
-        sketch = sketches(w, host())[0]
-        kernels.append(generate(w, sketch.schedule(sketch.default()), host(), name=f"k{i}"))
-    images = compile_kernels(kernels, host(), 2)
+    orders = [Order(f"k{i}", w, None, w.layouts) for i, w in enumerate(workloads)]
+    made, images = make_kernels(orders, host(), 1, 2)
+    assert list(made) == ["k0", "k1"]
     assert len(images) == 2 and all(image.startswith(b"\x7fELF") for image in images)
 
 
-def test_balanced_groups(small_lowered: LoweredGraph) -> None:
-    from engine.codegen.kernel import Kernel
+def test_zero_cells_stay_zero(small_lowered: LoweredGraph, small: CompiledNetwork) -> None:
+    """Halos and padded channels are zeroed once only, so no kernel may write to them."""
+    for _ in range(2):
+        small.run(small.sample_inputs(11))
+    engine = small._engine
+    assert engine is not None
+    seen = 0
+    for tensor in (*small.inputs, *small.outputs):
+        assert tensor.layout is not None
+        flat = engine.arena[tensor.offset // 4 :][: tensor.layout.size]
+        cells = flat[~covered(tensor.layout.size, [tensor.layout])]
+        assert not cells.any()
+        seen += cells.size
+    assert seen, "no buffer has a halo or padded channels"
 
-    def kernel(name: str, length: int) -> Kernel:
-        return Kernel(name, "x" * length, (), (), (), {}, {})
 
-    assert balanced([], 4) == []
-    few = [kernel("a", 10), kernel("b", 10)]
-    assert balanced(few, 4) == [few]
-    many = [kernel(str(i), 200_000) for i in range(8)]
-    assert [len(g) for g in balanced(many, 2)] == [4, 4]
+@pytest.mark.parametrize("name", ["avx2", "sse42"])
+def test_named_targets(small_graph: Graph, name: str) -> None:
+    target = named(name)
+    if missing_features(target):
+        pytest.skip(f"this machine lacks {name}")
+    close(compile_network(lower(small_graph, target), threads=2), small_graph)
+
+
+def test_a_network_for_another_cpu_compiles_saves_and_refuses_to_run(
+    small_graph: Graph, tmp_path: Path
+) -> None:
+    target = replace(named("avx512"), features=("+avx1024",), name="avx1024", cpu="x86-64-v4")
+    lowered = lower(small_graph, replace(target, features=()))
+    network = compile_network(replace(lowered, target=replace(target, features=())), threads=1)
+    network.program = replace(network.program, target=target)
+    network.save(tmp_path / "net")
+    with pytest.raises(TargetError, match="lacks avx1024"):
+        network.run(network.sample_inputs())
+    with pytest.raises(TargetError, match="lacks avx1024"):
+        load(tmp_path / "net")
 
 
 def test_weight_blob() -> None:
