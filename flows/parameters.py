@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from flows.options import DEFAULT_DB
 
@@ -120,3 +120,53 @@ class DistillParameters(_Parameters):
         title="Archive",
         description="File for the records that are dropped; beside the database if empty",
     )
+
+
+class NightlyParameters(_WithModels):
+    """Which networks to tune in which time, and where to publish them."""
+
+    models: list[str] = Field(
+        min_length=1,
+        title="Networks",
+        description="Folders, globs, ONNX files or names of built-in networks",
+    )
+    seconds: float | None = Field(
+        default=None,
+        gt=0,
+        title="Window",
+        description="Seconds within which all is done, compiling and checking too",
+    )
+    trials: int | None = Field(
+        default=None, ge=1, title="Trials", description="New trials of this night, at most"
+    )
+    folder: str = Field(
+        default="published",
+        title="Folder",
+        description="Where the networks and the report are published",
+        min_length=1,
+    )
+    keep_versions: int = Field(
+        default=5, ge=1, title="Versions", description="Published versions kept of each network"
+    )
+    keep_records: int = Field(
+        default=0,
+        ge=0,
+        title="Records",
+        description="Distil to so many best records of each workload at the end; 0 keeps all",
+    )
+    against: list[Literal["onnxruntime", "openvino"]] = Field(
+        default_factory=lambda: ["onnxruntime"],
+        title="Peers",
+        description="Engines to time beside each network, where they are installed",
+    )
+    repeat: int = Field(default=3, ge=1, title="Groups", description="Groups of calls an engine")
+    min_repeat_ms: float = Field(
+        default=300.0, gt=0, title="Group length", description="Least milliseconds of a group"
+    )
+    seed: int = Field(default=0, ge=0, title="Seed", description="Seed of all randomness")
+
+    @model_validator(mode="after")
+    def _has_an_end(self) -> NightlyParameters:
+        if self.seconds is None and self.trials is None:
+            raise ValueError("a night needs a window (seconds) or a number of trials")
+        return self

@@ -65,15 +65,19 @@ def tune(job: TuneParameters) -> TuneResult:
         try:
             last = tuning_rounds(session, budget, progress)
             status, message = _ending(session)
-        except (KeyboardInterrupt, SystemExit):
-            status, message = RunStatus.CANCELLED, "cancelled"
-            raise
         except BaseException as error:
-            message = " ".join(str(error).split()) or type(error).__name__
+            status, message = describe_failure(error)
             raise
         finally:
             session.finish(status, message)
         return _close(session, budget, progress, last)
+
+
+def describe_failure(error: BaseException) -> tuple[RunStatus, str]:
+    """What the database notes of a run that an exception ended; a signal is no failure."""
+    if isinstance(error, Exception):
+        return RunStatus.FAILED, " ".join(str(error).split()) or type(error).__name__
+    return RunStatus.CANCELLED, "cancelled"
 
 
 def _open(session: TuningSession, job: TuneParameters, progress: Progress) -> None:

@@ -52,9 +52,12 @@ def compile_model(
     shapes: Shapes | None = None,
     batch: int = 1,
     check: bool = True,
-    run_id: str = "",
+    register: bool = True,
 ) -> CompileReport:
-    """Compile, save and (if `check`) verify; the file appears whole or not at all."""
+    """Compile, save, (if `check`) verify and (if `register`) note it in the database.
+
+    The file appears whole or not at all, and only if its outputs are right.
+    """
     machine = resolve_target(target)
     count = threads or machine.cores
     network = load_network(model, machine, shapes, batch)
@@ -68,7 +71,8 @@ def compile_model(
             if not found.get("ok", True):
                 raise _wrong(network.name, found)
         report = replace(report, path=output, verification=found)
-        _register(store, network, scope, report, run_id)
+        if register:
+            _register(store, network, scope, report)
     return report
 
 
@@ -148,7 +152,6 @@ def _register(
     network: Network,
     scope: RecordScope,
     report: CompileReport,
-    run_id: str,
 ) -> None:
     weights = {t.key: t.weight for t in network.search_tasks(scope.threads)}
     store.register_network(network.name, network.content_hash, weights, network.source)
@@ -157,7 +160,6 @@ def _register(
         scope,
         str(Path(report.path).resolve()),
         report.file_hash,
-        run_id=run_id,
         estimated=report.estimated,
         verification=report.verification,
     )

@@ -26,6 +26,10 @@ TOLERANCE = 1e-3
 """Largest error of a verified network, relative to its largest output."""
 
 
+PUBLISHED = "published"
+"""Name of the network that is current, where a new one is timed beside it."""
+
+
 def file_hash(path: str | Path) -> str:
     """SHA-256 of a file's content."""
     with open(path, "rb") as file:
@@ -82,11 +86,13 @@ def bench(
     repeat: int = 3,
     min_repeat_ms: float = 500.0,
     seed: int = 0,
+    published: str | None = None,
 ) -> dict[str, Any]:
     """Time a compiled network, interleaved with its peers, and compare their outputs.
 
     Keys: network, threads, noctune, peers, ratio, estimated_ms, max_abs_error, max_rel_error (the
-    errors are the largest over the peers, None without one); times in milliseconds.
+    errors are the largest over the peers, None without one); times in milliseconds.  With the path
+    of a `published` network of equal inputs, its times are there, too, and `published_ratio`.
     """
     check_peers(against)
     if against and model is None:
@@ -107,8 +113,15 @@ def bench(
         peer = open_peer(name, _peer_model(str(model), shapes), count, shapes)
         errors.append(differences(ours, peer.run(feeds)))
         engines[name] = lambda peer=peer: peer.run(feeds)
+    if published is not None:
+        older = load(published)
+        if inputs_of(older) == inputs:
+            engines[PUBLISHED] = lambda: older.run(feeds, threads=count)
     timings = side_by_side(engines, repeat, min_repeat_ms / 1e3)
-    mine = timings.pop("noctune")
+    mine, old = timings.pop("noctune"), timings.pop(PUBLISHED, None)
+    more = {} if old is None else {
+        "published": _own(old), "published_ratio": old.median / mine.median
+    }  # fmt: skip
     return {
         "network": net.name,
         "threads": count,
@@ -118,6 +131,7 @@ def bench(
         "estimated_ms": None if net.program.estimate is None else net.program.estimate * 1e3,
         "max_abs_error": _largest([e[0] for e in errors]),
         "max_rel_error": _largest([e[1] for e in errors]),
+        **more,
     }
 
 

@@ -16,7 +16,7 @@ from prefect.states import State
 from prefect.tasks import Task
 
 from engine.errors import NoctuneError
-from tasks import building, evaluation, upkeep
+from tasks import building, evaluation, night, upkeep
 from tasks.session import Choice, RoundOutcome, TuningSession
 
 P = ParamSpec("P")
@@ -94,7 +94,7 @@ compile_task = task(
 
 verify_task = task(
     name="verify network",
-    task_run_name="verify {path}",
+    task_run_name="verify {model}",
     cache_policy=NO_CACHE,
     persist_result=False,
     retries=1,
@@ -104,7 +104,7 @@ verify_task = task(
 
 bench_task = task(
     name="time network",
-    task_run_name="time {path}",
+    task_run_name="time {model}",
     cache_policy=NO_CACHE,
     persist_result=False,
     retries=1,
@@ -122,6 +122,26 @@ note_evaluation_task = task(
     retry_condition_fn=worth_retrying,
 )(evaluation.note)
 
+settle_task = task(
+    name="publish network",
+    task_run_name="publish {model}",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retries=1,
+    retry_delay_seconds=5,
+    retry_condition_fn=worth_retrying,
+)(night.settle)
+
+note_night_task = task(
+    name="note outcome",
+    task_run_name="note outcome",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retries=2,
+    retry_delay_seconds=[2, 10],
+    retry_condition_fn=worth_retrying,
+)(night.note)
+
 distill_task = task(
     name="distill records",
     task_run_name="distill {db}",
@@ -134,5 +154,5 @@ distill_task = task(
 
 ALL: tuple[Task[..., Any], ...] = (
     load_network_task, prepare_task, tune_round_task, compile_task, verify_task, bench_task,
-    note_evaluation_task, distill_task,
+    note_evaluation_task, settle_task, note_night_task, distill_task,
 )  # fmt: skip

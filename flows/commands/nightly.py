@@ -1,0 +1,105 @@
+"""Tune, compile, check and publish many networks in a time window.
+
+Models are folders, globs, ONNX files or built-in names.  All their search tasks share the time; a
+broken model is left out and named.  A network replaces the published one only if its outputs are
+right and it is not slower beside it.  Exit code 1 if a network failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+from flows.options import (
+    add_db,
+    add_json,
+    add_shape,
+    add_target,
+    add_verbose,
+    duration,
+    positive,
+)
+
+EXAMPLE = "noctune nightly models/ --time 4h --folder published"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", nargs="+", help="folders, globs, ONNX files or built-in networks")
+    parser.add_argument(
+        "--time", type=duration, metavar="T", help="window for everything: 90s, 10m, 4h"
+    )
+    parser.add_argument("--trials", type=positive, metavar="N", help="new trials, at most")
+    parser.add_argument(
+        "--folder", default="published", metavar="DIR", help="where to publish (published)"
+    )
+    parser.add_argument(
+        "--keep", type=positive, default=5, metavar="N", help="versions kept of each network (5)"
+    )
+    parser.add_argument(
+        "--keep-records", type=int, default=0, metavar="K",
+        help="distil to K best records of each workload at the end (default: keep all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--against", default="onnxruntime", metavar="NAMES", help="peers to time beside"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of all randomness")
+    add_shape(parser)
+    add_db(parser)
+    add_target(parser)
+    add_json(parser)
+    add_verbose(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from db.connect import parse_url
+    from engine.errors import NoctuneError
+    from flows.prefect_run import run_flow
+    from tasks.finding import find_models
+    from tasks.peers import PEERS
+
+    if args.time is None and args.trials is None:
+        raise NoctuneError("a night needs an end", fix="Give --time 4h or --trials 2000.")
+    args.peers = [name.strip() for name in args.against.split(",") if name.strip()]
+    unknown = [name for name in args.peers if name not in PEERS]
+    if unknown:
+        raise NoctuneError(
+            f"unknown engine '{unknown[0]}'", fix=f"The engines are: {', '.join(PEERS)}."
+        )
+    parse_url(args.db)
+    find_models(args.model)
+    return run_flow(args, _nightly)
+
+
+def _nightly(args: argparse.Namespace) -> int:
+    from flows.interrupts import INTERRUPTED
+    from flows.night_report import RESULT_HEADERS, headline, result_cells
+    from flows.nightly import nightly
+    from flows.parameters import NightlyParameters
+    from flows.text import table
+
+    report = nightly(
+        NightlyParameters(
+            models=args.model,
+            seconds=args.time,
+            trials=args.trials,
+            folder=args.folder,
+            keep_versions=args.keep,
+            keep_records=max(args.keep_records, 0),
+            against=args.peers,
+            seed=args.seed,
+            db=args.db,
+            target=args.target,
+            threads=args.threads,
+            shapes={name: list(shape) for name, shape in args.shape},
+            batch=args.batch,
+        )
+    )
+    if args.json:
+        print(json.dumps(asdict(report), indent=2, default=str))
+    else:
+        print("\n" + table(RESULT_HEADERS, [result_cells(r) for r in report.results], left=2))
+        print(f"\n{headline(report)}")
+    if report.interrupted:
+        return INTERRUPTED
+    return 1 if report.failed else 0

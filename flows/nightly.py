@@ -1,0 +1,219 @@
+"""The nightly flow: tune, compile, check and publish many networks within a time window.
+
+In: models, a window or a number of trials, a folder.  Out: published networks, a report.  All
+search tasks of all networks share the time; one broken model never stops the others; a network
+replaces the published one only if it is verified and not slower beside it in the same run.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from prefect import flow
+from prefect.runtime import flow_run
+
+from db.values import RunStatus
+from engine.errors import NoctuneError
+from flows.budget import Budget
+from flows.html_report import write_report
+from flows.interrupts import stop_event
+from flows.night_report import night_markdown
+from flows.parameters import NightlyParameters, run_parameters
+from flows.progress import Progress, Snapshot, watcher
+from flows.report import artifact_key, publish
+from flows.tune import describe_failure, tuning_rounds
+from tasks.finding import find_models
+from tasks.machine import night_lock
+from tasks.night import Candidate, NightResult, Outcome
+from tasks.peers import is_installed
+from tasks.publishing import current
+from tasks.session import SessionOptions, TuningSession
+from tasks.stages import (
+    bench_task,
+    compile_task,
+    distill_task,
+    load_network_task,
+    note_night_task,
+    prepare_task,
+    settle_task,
+    verify_task,
+)
+
+CLOSING_SHARE, CLOSING_FIRST, CLOSING_EACH = 0.4, 20.0, 25.0
+"""Time held back for compiling and checking: seconds for all and for each network, and at most this
+share of the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class NightReport:
+    """What a night brought; `report` is the path of the HTML file."""
+
+    run_id: str
+    results: tuple[NightResult, ...]
+    trials: int
+    seconds: float
+    interrupted: bool
+    report: str
+
+    @property
+    def failed(self) -> tuple[NightResult, ...]:
+        return tuple(r for r in self.results if r.outcome is Outcome.FAILED)
+
+
+def nightly_run_name() -> str:
+    """ "nightly 2026-11-30 of 5 models": the name of a flow run."""
+    count = len(run_parameters()["models"])
+    return f"nightly {time.strftime('%Y-%m-%d')} of {count} model{'s' * (count != 1)} or folders"
+
+
+@flow(name="nightly", flow_run_name=nightly_run_name, persist_result=False)
+def nightly(job: NightlyParameters) -> NightReport:
+    """Tune many networks in one window, then compile, verify, time and publish each."""
+    began, progress = time.monotonic(), watcher()
+    with night_lock():
+        options = SessionOptions(job.db, job.target, job.threads, job.seed, str(flow_run.id or ""))
+        with TuningSession(options, progress.say) as session:
+            session.stop = stop_event()
+            failures = _load(session, job, progress)
+            last = _tune(session, job, began, progress) if session.networks else None
+            names = {n.name: (n.source, n.content_hash) for n in session.networks}
+            run_id, trials = session.run_id, session.new_trials
+            estimates = session.estimates() if session.networks else {}
+        results = [*failures]
+        for name, (model, digest) in names.items():
+            if session.stop.is_set() or _is_over(job, began):
+                why = "stopped on request" if session.stop.is_set() else "no time left"
+                results.append(_skipped(name, model, why))
+                continue
+            found = _finish(job, name, model, digest, run_id, estimates.get(name, (None, 0))[0])
+            progress.say(f"{name}: {found.outcome}: {found.reason}")
+            results.append(found)
+        if job.keep_records and not session.stop.is_set():
+            distill_task(job.db, keep=job.keep_records, spread=job.keep_records * 7)
+        seconds = time.monotonic() - began
+        report = NightReport(run_id, tuple(results), trials, seconds, session.stop.is_set(), "")
+        return _report(job, report, last, progress)
+
+
+def _load(session: TuningSession, job: NightlyParameters, progress: Progress) -> list[NightResult]:
+    """Load every model that can be loaded; the others become failures."""
+    failures = []
+    shapes = {name: tuple(shape) for name, shape in job.shapes.items()}
+    for model in find_models(job.models):
+        try:
+            name = load_network_task(session, model, {"shapes": shapes, "batch": job.batch})
+            progress.say(f"Loaded {name}")
+        except Exception as error:
+            found = _failure(Path(model).stem, model, error)
+            progress.say(f"{model}: left out: {found.reason}")
+            failures.append(found)
+    return failures
+
+
+def _tune(
+    session: TuningSession, job: NightlyParameters, began: float, progress: Progress
+) -> Snapshot:
+    prepare_task(session)
+    window = None
+    if job.seconds is not None:
+        spent = time.monotonic() - began
+        window = max(job.seconds - closing_seconds(job.seconds, len(session.networks)) - spent, 1.0)
+    budget = Budget(job.trials, window, already=session.new_trials)
+    status, message = RunStatus.FAILED, "ended by an error"
+    try:
+        last = tuning_rounds(session, budget, progress)
+        status = RunStatus.CANCELLED if session.stop.is_set() else RunStatus.FINISHED
+        message = ""
+    except BaseException as error:
+        status, message = describe_failure(error)
+        raise
+    finally:
+        session.finish(status, message)
+    progress.close(last)
+    return last
+
+
+def closing_seconds(window: float, networks: int) -> float:
+    """Seconds of the window that are held back for what follows the tuning."""
+    return min(CLOSING_FIRST + CLOSING_EACH * networks, CLOSING_SHARE * window)
+
+
+def _is_over(job: NightlyParameters, began: float) -> bool:
+    return job.seconds is not None and time.monotonic() - began > job.seconds - 2.0
+
+
+def _finish(
+    job: NightlyParameters,
+    name: str,
+    model: str,
+    digest: str,
+    run_id: str,
+    estimated: float | None,
+) -> NightResult:
+    """Compile, verify, time and publish one network; an error is a result."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="noctune-") as scratch:
+            return _settle(job, name, model, digest, run_id, estimated, scratch)
+    except Exception as error:
+        return replace(_failure(name, model, error), estimated=estimated)
+
+
+def _settle(
+    job: NightlyParameters,
+    name: str,
+    model: str,
+    digest: str,
+    run_id: str,
+    estimated: float | None,
+    scratch: str,
+) -> NightResult:
+    shapes = {key: tuple(shape) for key, shape in job.shapes.items()}
+    file = str(Path(scratch) / f"{name}.net")
+    built = compile_task(
+        model, file, db=job.db, target=job.target, threads=job.threads, shapes=shapes,
+        batch=job.batch, check=False, register=False,
+    )  # fmt: skip
+    checked = verify_task(file, model, shapes=shapes, batch=job.batch, threads=built.threads)
+    old = current(job.folder, name)
+    timing = bench_task(
+        file, against=[p for p in job.against if is_installed(p)], model=model,
+        threads=built.threads, repeat=job.repeat, min_repeat_ms=job.min_repeat_ms,
+        published=str(old.file) if old and old.file.is_file() else None,
+    )  # fmt: skip
+    candidate = Candidate(name, file, built.file_hash, digest, timing, checked)
+    found = settle_task(candidate, job.folder, job.keep_versions, model, estimated)
+    note_night_task(job.db, found, built, run_id)
+    return found
+
+
+def _skipped(name: str, model: str, why: str) -> NightResult:
+    step = "Its records are stored; the next run goes on, or `noctune compile` now."
+    return NightResult(name, Outcome.SKIPPED, why, model, next_step=step)
+
+
+def _failure(name: str, model: str, error: Exception) -> NightResult:
+    reason = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, NoctuneError):
+        step = "Mend or remove the model; the others are not affected."
+    else:
+        reason = f"unexpected {type(error).__name__}: {reason}"
+        step = "See the task run's log; the others are not affected."
+    return NightResult(name, Outcome.FAILED, reason[:500], model, next_step=step)
+
+
+def _report(
+    job: NightlyParameters, report: NightReport, last: Snapshot | None, progress: Progress
+) -> NightReport:
+    """The artifact and the HTML file; neither may end the night."""
+    title = f"Night of {time.strftime('%Y-%m-%d')}"
+    publish(artifact_key("nightly"), night_markdown(report, last, title), title)
+    try:
+        path = write_report(job.folder, report, last, title, job.db)
+    except OSError as error:
+        progress.say(f"The report could not be written: {error}")
+        return report
+    progress.say(f"Report: {path}")
+    return replace(report, report=str(path))

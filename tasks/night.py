@@ -1,0 +1,133 @@
+"""One network at the end of a night: compile, verify, compare with the published one, publish.
+
+In: a model whose search tasks were tuned.  Out: a `NightResult`; whatever goes wrong with one
+network is a value, so that the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from db.store import open_store
+from engine.records import RecordScope, TimingMode
+from tasks.building import CompileReport
+from tasks.publishing import Published, current, publish
+
+NOISE = 0.02
+"""A new network may be slower by this share of the published one's median: it is noise."""
+
+
+class Outcome(StrEnum):
+    """What became of a network in a night."""
+
+    PUBLISHED = "published"
+    KEPT = "kept"
+    UNCHANGED = "unchanged"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class NightResult:
+    """`reason` says why in one line; `file` is the published network, "" without one."""
+
+    network: str
+    outcome: Outcome
+    reason: str
+    model: str = ""
+    file: str = ""
+    timing: Mapping[str, Any] = field(default_factory=dict)
+    verification: Mapping[str, Any] = field(default_factory=dict)
+    estimated: float | None = None
+    last_night_ms: float | None = None
+    next_step: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A compiled, verified and timed network that may be published."""
+
+    network: str
+    file: str
+    file_hash: str
+    content_hash: str
+    timing: Mapping[str, Any]
+    verification: Mapping[str, Any]
+
+
+def judge(candidate: Candidate, old: Published | None) -> tuple[Outcome, str]:
+    """Whether to publish, and why.
+
+    A network that is not verified never is.  One of another model (other weights or layers)
+    replaces the old one whatever its speed; else it must not be slower, side by side in the same run.
+    """
+    if not candidate.verification.get("ok"):
+        error = candidate.verification.get("max_rel_error")
+        return Outcome.FAILED, f"outputs differ from the reference by {error:.2e}"
+    if old is None:
+        return Outcome.PUBLISHED, "first version"
+    if old.report.get("file_hash") == candidate.file_hash:
+        return Outcome.UNCHANGED, "nothing better was found"
+    if old.report.get("content_hash") != candidate.content_hash:
+        return Outcome.PUBLISHED, "the model has changed"
+    ratio = candidate.timing.get("published_ratio")
+    if ratio is None:
+        return Outcome.PUBLISHED, "its inputs have changed"
+    if ratio < 1 - NOISE:
+        return Outcome.KEPT, f"slower than the published one ({ratio:.3f}x as fast)"
+    return Outcome.PUBLISHED, f"{ratio:.3f}x as fast as the published one"
+
+
+def settle(
+    candidate: Candidate, folder: str, keep: int, model: str, estimated: float | None
+) -> NightResult:
+    """Publish the candidate if it may be; the old version stays current otherwise."""
+    old = current(folder, candidate.network)
+    outcome, reason = judge(candidate, old)
+    file = str(old.file) if old else ""
+    if outcome is Outcome.PUBLISHED:
+        report = {
+            "network": candidate.network,
+            "model": model,
+            "file_hash": candidate.file_hash,
+            "content_hash": candidate.content_hash,
+            "timing": dict(candidate.timing),
+            "verification": dict(candidate.verification),
+        }
+        file = str(publish(folder, candidate.network, candidate.file, report, keep).file)
+    last = old.report.get("timing", {}).get("noctune", {}).get("median_ms") if old else None
+    return NightResult(
+        candidate.network,
+        outcome,
+        reason,
+        model,
+        file,
+        candidate.timing,
+        candidate.verification,
+        estimated,
+        last,
+        "Run `noctune compile` by hand to see more." if outcome is Outcome.FAILED else "",
+    )
+
+
+def note(db: str, result: NightResult, built: CompileReport, run_id: str) -> None:
+    """Keep the outcome in the database: the compiled file, its timing, whether it is published."""
+    scope = RecordScope(built.target, built.threads, TimingMode.COLD_WEIGHTS)
+    is_published = result.outcome is Outcome.PUBLISHED
+    with open_store(db) as store:
+        number = store.add_compiled_network(
+            result.network,
+            scope,
+            str(Path(result.file).resolve()) if is_published else "",
+            built.file_hash,
+            run_id=run_id,
+            estimated=built.estimated,
+            verification=result.verification,
+        )
+        store.add_evaluation(number, result.timing)
+        if is_published:
+            store.mark_published(number)
