@@ -1,6 +1,6 @@
 """Buffers that betray a kernel which writes outside of them.
 
-A buffer lies between two strips of a known pattern and, beyond those, two pages that may not be
+A buffer lies between two strips of a known pattern and, beyond those, 1 MiB that may not be
 touched: a write close by changes the pattern (wrong result), one further off is a crash.  Inputs
 and constants are made read-only.
 """
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 PAGE = mmap.PAGESIZE
 STRIP = 64
+GUARD = 1 << 20
+"""Bytes of address space (no memory) on either side."""
 _ALIGN = 64
 _HUGE = 4 << 20
 _PATTERN = 0x7FC0A5A5
@@ -32,19 +34,19 @@ class GuardedBuffer:
         size = -(-floats * 4 // _ALIGN) * _ALIGN
         inner = -(-(size + 2 * STRIP) // PAGE) * PAGE
         try:
-            self._map = mmap.mmap(-1, inner + 2 * PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            self._map = mmap.mmap(-1, inner + 2 * GUARD, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:
             raise MemoryError(f"{floats * 4} bytes: {error.strerror}") from error
         if size >= _HUGE:
             self._map.madvise(mmap.MADV_HUGEPAGE)
         words = np.frombuffer(self._map, dtype=np.uint32)
-        self._inner = words.ctypes.data + PAGE, inner
-        start = (PAGE + inner - STRIP - size) // 4
+        self._inner = words.ctypes.data + GUARD, inner
+        start = (GUARD + inner - STRIP - size) // 4
         self.data: NDArray[np.float32] = words[start : start + floats].view(np.float32)
-        self._strips = words[PAGE // 4 : start], words[start + floats : (PAGE + inner) // 4]
+        self._strips = words[GUARD // 4 : start], words[start + floats : (GUARD + inner) // 4]
         self.repair()
-        self._protect(self._inner[0] - PAGE, PAGE, _NONE)
-        self._protect(self._inner[0] + inner, PAGE, _NONE)
+        self._protect(self._inner[0] - GUARD, GUARD, _NONE)
+        self._protect(self._inner[0] + inner, GUARD, _NONE)
 
     @property
     def address(self) -> int:

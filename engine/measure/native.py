@@ -116,7 +116,7 @@ class NativeRunner:
 
     # ---- a candidate
 
-    def load(self, number: int, schedule: Schedule, built: Built) -> float:
+    def load(self, number: int, schedule: Schedule, built: Built) -> tuple[float, float]:
         kernel: Kernel = built.kernel
         try:
             code = load_object(built.code, kernel.regions)
@@ -131,7 +131,7 @@ class NativeRunner:
         for name in kernel.outputs:
             output = self._outputs[name, kernel.layouts[name]]
             output.buffer.data[:] = output.blank
-        self._run(loaded, 1)
+        first = self._run(loaded, 1)
         error = self._verify(loaded)
         self._loaded[number] = loaded
         self._snapshot = (
@@ -141,7 +141,7 @@ class NativeRunner:
                 for name in kernel.outputs
             },
         )
-        return error
+        return error, first.seconds
 
     def sample(self, number: int, calls: int) -> Sample:
         return self._run(self._loaded[number], calls)

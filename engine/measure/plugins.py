@@ -57,8 +57,8 @@ class Runner(Protocol):
     def prepare(self, problem: Problem, reference: Any) -> Any:
         """Turn to a problem; gives its reference result, which is `reference` if that is known."""
 
-    def load(self, number: int, schedule: Schedule, built: Built) -> float:
-        """Load and run once; gives the relative error.  CandidateError if it is wrong."""
+    def load(self, number: int, schedule: Schedule, built: Built) -> tuple[float, float]:
+        """Load and run once; (relative error, seconds).  CandidateError if it is wrong."""
 
     def sample(self, number: int, calls: int) -> Sample:
         """Time that many calls."""

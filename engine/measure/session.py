@@ -30,7 +30,8 @@ class Session:
 
     def __init__(self, runner: Runner, options: Mapping[str, Any]) -> None:
         self._runner, self._options = runner, options
-        self._held: dict[int, float] = {}
+        self._held: dict[int, tuple[float, float]] = {}
+        """(relative error, seconds of the first run) of each candidate that is loaded."""
 
     def handle(self, job: Any) -> Any:
         match job:
@@ -47,10 +48,9 @@ class Session:
         self._drop([n for n in self._held if n < job.first])
         dropped = self._load(job)
         floor = float(self._options["min_repeat_ms"]) / 1e3
-        times, disturbed, calls = [], 0, max(job.calls, 1)
+        error, first = self._held[job.number]
+        times, disturbed, calls = [], 0, job.calls or _more(1, first, floor)
         try:
-            if job.repeats == 0:
-                calls = _more(1, self._runner.sample(job.number, 1).seconds, floor)
             for _ in range(job.repeats):
                 seconds, quiet, calls = one_repeat(
                     lambda n: self._runner.sample(job.number, n), calls, floor
@@ -61,13 +61,12 @@ class Session:
         except CandidateError:
             self._drop([job.number])
             raise
-        return Timed(tuple(times), disturbed, calls, self._held[job.number], tuple(dropped))
+        return Timed(tuple(times), disturbed, calls, error, tuple(dropped))
 
     def _load(self, job: Time) -> list[int]:
         if job.built is None:
             return []
-        error = self._runner.load(job.number, job.schedule, job.built)
-        self._held[job.number] = error
+        self._held[job.number] = self._runner.load(job.number, job.schedule, job.built)
         others = [n for n in self._held if n != job.number]
         dropped = []
         while others and self._runner.held_bytes() > self._options["resident_bytes"]:

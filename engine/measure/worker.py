@@ -28,7 +28,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _FILE_LIMIT = 64 << 20
 _STACK_LIMIT = 2 << 20
-_HEADROOM = 2 << 30
+_HEADROOM = 4 << 30
 """Address space beyond the memory limit: libraries and thread stacks that are never touched."""
 MACHINE_ERRNOS = frozenset({
     errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EAGAIN,

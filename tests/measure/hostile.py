@@ -106,6 +106,7 @@ _TROUBLE = {
     "exit3": "call void @exit(i32 3)",
     "loop": "call void @forever()",
     "sleep": "call i32 @sleep(i32 1000)",
+    "nap": "call i32 @sleep(i32 2)",
     "bomb": "call void @bomb()",
     "flood": "call void @flood(i32 1)",
     "flood_err": "call void @flood(i32 2)",

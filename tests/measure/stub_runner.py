@@ -20,9 +20,9 @@ class StubRunner:
     def prepare(self, problem: Problem, reference: Any) -> Any:
         return reference or "the right answer"
 
-    def load(self, number: int, schedule: Schedule, built: Built) -> float:
+    def load(self, number: int, schedule: Schedule, built: Built) -> tuple[float, float]:
         self._loaded[number] = schedule.knobs["delay"] * 1e-9
-        return 0.0
+        return 0.0, self._loaded[number]
 
     def sample(self, number: int, calls: int) -> Sample:
         total = self._loaded[number] * calls

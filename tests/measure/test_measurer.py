@@ -35,15 +35,12 @@ EXPECTED = {
     "constant": (ErrorKind.CRASH, "SIGSEGV"),
     "flood_all": (ErrorKind.CRASH, "protocol"),
     "close": (ErrorKind.CRASH, ""),
-    "loop": (ErrorKind.RUN_TIMEOUT, "3 s"),
-    "sleep": (ErrorKind.RUN_TIMEOUT, "3 s"),
     "bomb": (ErrorKind.OUT_OF_MEMORY, "MiB"),
     "wrong": (ErrorKind.WRONG_RESULT, "differs"),
     "nudge": (ErrorKind.WRONG_RESULT, "outside of y"),
     "illegal": (ErrorKind.INVALID_SCHEDULE, "does not divide"),
     "build_error": (ErrorKind.COMPILE_ERROR, "LLVM says no"),
     "build_abort": (ErrorKind.COMPILE_ERROR, "SIGABRT"),
-    "build_loop": (ErrorKind.COMPILE_TIMEOUT, "3 s"),
     "build_bomb": (ErrorKind.OUT_OF_MEMORY, ""),
     "build_full": (ErrorKind.MACHINE_FAULT, "No space left"),
 }
@@ -90,6 +87,15 @@ def test_hostile_candidates_among_good_ones(measurer: Make) -> None:
     assert not any(alive(pid) for pid in pids)
     assert not folder.exists()
     assert not list(folder.parent.iterdir())
+
+
+def test_hanging_candidates(measurer: Make) -> None:
+    kinds = ["loop", "sleep", "build_loop"]
+    schedules = [s for kind in kinds for s in (bad(kind), good())]
+    records = measurer(timeout_s=2.0, compile_timeout_s=2.0).measure(search_task(), schedules)
+    assert [r.error.value for r in records[::2]] == ["run_timeout"] * 2 + ["compile_timeout"]
+    assert all("no answer in 2 s" in r.message for r in records[::2])
+    assert all(r.valid for r in records[1::2])
 
 
 def test_five_deaths_have_five_statuses(measurer: Make) -> None:
@@ -160,7 +166,7 @@ def test_two_tuners_take_turns(measurer: Make) -> None:
     done: list[float] = []
 
     def work() -> None:
-        first.measure(search_task(), [bad("sleep")])
+        first.measure(search_task(), [bad("nap")])
         done.append(time.monotonic())
 
     thread = threading.Thread(target=work)
