@@ -22,7 +22,7 @@ strings and tuples.  "Axes" are non-negative and sorted.  Constant operands are 
 | Gelu | x | approximate ("none", "tanh") |
 | Clip | x | min, max (-inf, inf where open; the type's limits for integers) |
 | Cast | x | to (NumPy dtype name) |
-| Softmax, LogSoftmax | x | axis |
+| Softmax, LogSoftmax, Hardmax | x | axis |
 | LayerNormalization | x, scale, bias ("" if none) | axis, epsilon |
 | GroupNormalization | x[N,C,*], scale[C], bias[C] | num_groups, epsilon |
 | ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd, ReduceLogSumExp | x | axes, keepdims |
@@ -35,6 +35,7 @@ strings and tuples.  "Axes" are non-negative and sorted.  Constant operands are 
 | Slice | x | starts, ends, axes, steps (end is start + count * step, -1: past the beginning) |
 | Pad | x | pads (all axes: begin.., end.., none negative), mode, value |
 | Gather | x, indices | axis |
+| ScatterElements | x, indices, updates | axis, reduction |
 | Tile | x | repeats |
 | Resize | x | mode, coordinate_transformation_mode, nearest_mode, cubic_coeff_a, exclude_outside, |
 | | | extrapolation_value, antialias, scales (all axes), sizes (all axes; () if scales rule), roi |

@@ -7,6 +7,7 @@ attributes.  Shape inference and host calls both go through here, so the dialect
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,55 @@ OPSET_ATTR = "opset_version"
 """Attribute of a node that keeps the meaning of another operator set than `DIALECT_OPSET`."""
 
 REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceLogSumExp")
+
+_WINDOW = ("kernel_shape", "strides", "dilations", "pads")
+ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
+    "Conv": (*_WINDOW, "group"),
+    "ConvTranspose": (*_WINDOW, "group", "output_padding"),
+    "MaxPool": _WINDOW,
+    "AveragePool": (*_WINDOW, "count_include_pad"),
+    "Mod": ("fmod",),
+    "LeakyRelu": ("alpha",),
+    "Elu": ("alpha",),
+    "HardSigmoid": ("alpha", "beta"),
+    "Gelu": ("approximate",),
+    "Clip": ("min", "max"),
+    "Cast": ("to",),
+    "Softmax": ("axis",),
+    "LogSoftmax": ("axis",),
+    "Hardmax": ("axis",),
+    "LayerNormalization": ("axis", "epsilon"),
+    "GroupNormalization": ("num_groups", "epsilon"),
+    **dict.fromkeys(REDUCTIONS, ("axes", "keepdims")),
+    "ArgMax": ("axis", "keepdims", "select_last_index"),
+    "ArgMin": ("axis", "keepdims", "select_last_index"),
+    "CumSum": ("exclusive", "reverse"),
+    "Reshape": ("shape",),
+    "Expand": ("shape",),
+    "Transpose": ("perm",),
+    "Concat": ("axis",),
+    "Slice": ("starts", "ends", "axes", "steps"),
+    "Pad": ("pads", "mode", "value"),
+    "Gather": ("axis",),
+    "ScatterElements": ("axis", "reduction"),
+    "Tile": ("repeats",),
+    "Resize": (
+        "mode", "coordinate_transformation_mode", "nearest_mode", "cubic_coeff_a",
+        "exclude_outside", "extrapolation_value", "antialias", "scales", "sizes", "roi",
+    ),
+    **dict.fromkeys(
+        (
+            "MatMul", "GlobalAveragePool", "GlobalMaxPool", "Add", "Sub", "Mul", "Div", "Pow",
+            "Max", "Min", "PRelu", "And", "Or", "Xor", "Equal", "Less", "LessOrEqual", "Greater",
+            "GreaterOrEqual", "Where", "Relu", "Sigmoid", "Tanh", "Erf", "Exp", "Log", "Sqrt",
+            "Reciprocal", "Abs", "Neg", "Sign", "Floor", "Ceil", "Round", "Sin", "Cos", "Tan",
+            "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Softplus", "Not",
+            "Identity",
+        ),
+        (),
+    ),
+}  # fmt: skip
+"""Operators of the dialect and the attributes that each of their nodes has, no more, no fewer."""
 
 _INT64_MIN = -(2**63)
 Extra = dict[str, NDArray[Any]]

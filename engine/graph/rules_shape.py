@@ -144,11 +144,11 @@ def expand(b: Builder, c: Call) -> Result:
     return x if shape == b.shape(x) else b.emit("Expand", x, shape=shape)
 
 
-@rule("Scatter")
+@rule("Scatter", "ScatterElements")
 def scatter(b: Builder, c: Call) -> Result:
     """The old name of ScatterElements"""
     axis = axis_of(c.attr("axis", 0), b.rank(c.inputs[0]))
-    return b.emit("ScatterElements", *c.inputs, axis=axis)
+    return b.emit("ScatterElements", *c.inputs, axis=axis, reduction=c.attr("reduction", "none"))
 
 
 @rule("Tile")
