@@ -74,7 +74,7 @@ class _Trial:
 
 
 def declared(graph: Graph, node: Node) -> bool:
-    """Whether the node has a compute declaration: float32 of static, non-zero, non-scalar shape."""
+    """Whether the node has a compute declaration: float32, no axis of length 0."""
     names = [n for n in (*node.inputs, *node.outputs) if n]
     values = [graph.values[n] for n in names]
     if node.domain or node.op not in OPERATORS or len(node.outputs) != 1:
@@ -82,8 +82,6 @@ def declared(graph: Graph, node: Node) -> bool:
     if any(v.dtype != "float32" or 0 in v.shape for v in values):
         return False
     shape = graph.shape(node.output)
-    if not shape:
-        return False
     operands = tuple(
         Operand(f"in{i}", graph.shape(n), graph.constants.get(n)) if n else None
         for i, n in enumerate(node.inputs)
@@ -95,7 +93,7 @@ def declared(graph: Graph, node: Node) -> bool:
 def _viewable(graph: Graph, node: Node) -> bool:
     names = [n for n in (*node.inputs, *node.outputs) if n]
     plain = all(graph.values[n].dtype == "float32" and 0 not in graph.shape(n) for n in names)
-    return node.op in VIEWS and not node.domain and plain and bool(graph.shape(node.output))
+    return node.op in VIEWS and not node.domain and plain
 
 
 @dataclass

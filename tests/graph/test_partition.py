@@ -236,3 +236,14 @@ def test_other_operators_become_host_calls():
     graph, low = lowered(nodes, IMAGE, ["y"], constants)
     assert [s.node.op for s in low.steps if s.node] == ["Gather", "ArgMax"]
     same(graph, low)
+
+
+def test_scalars_are_computed_like_any_tensor():
+    nodes = [
+        node("ReduceSum", "x", "s", keepdims=0), node("Sqrt", "s", "r"), node("Mul", "x r", "y"),
+        node("Reshape", "r one", "z"), node("Reshape", "z none", "t"), node("Neg", "t", "u"),
+    ]  # fmt: skip
+    constants = {"one": np.array([1]), "none": np.array([], np.int64)}
+    graph, low = lowered(nodes, {"x": (2, 3)}, ["y", "u"], constants)
+    assert all(step.workload for step in low.steps)
+    same(graph, low, x=np.abs(floats(2, 3)))

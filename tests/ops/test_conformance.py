@@ -6,12 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from onnx_cases import sample
 
 from engine.expr import ComputeDag, Placeholder
 from engine.expr.reference import reference
-from engine.graph.dialect import DIALECT_OPSET
-from engine.graph.host import run_node
-from engine.graph.ir import Node
 from engine.ops import OPERATORS, Call, Operand, axis_names
 
 
@@ -42,10 +40,7 @@ CASES = [
 
 @pytest.mark.parametrize(("operator", "case"), CASES)
 def test_declaration_computes_what_onnx_says(operator, case):
-    rng = np.random.default_rng(7)
-    arrays = case.arrays(rng)
-    node = Node("n", operator.name, tuple("abc"[: len(arrays)]), ("y",), case.attrs)
-    (expected,) = run_node(node, DIALECT_OPSET, arrays)
+    _, arrays, expected = sample(operator, case)
     names = Names()
     operands = tuple(
         Operand(names.unique(f"in{i}"), a.shape, a if i in case.constant else None)
