@@ -23,7 +23,7 @@ strings and tuples.  "Axes" are non-negative and sorted.  Constant operands are 
 | Clip | x | min, max (-inf, inf where open; the type's limits for integers) |
 | Cast | x | to (NumPy dtype name) |
 | Softmax, LogSoftmax, Hardmax | x | axis |
-| LayerNormalization | x, scale, bias ("" if none) | axis, epsilon |
+| LayerNormalization | x, scale, bias (may be missing) | axis, epsilon |
 | GroupNormalization | x[N,C,*], scale[C], bias[C] | num_groups, epsilon |
 | ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd, ReduceLogSumExp | x | axes, keepdims |
 | ArgMax, ArgMin | x | axis, keepdims, select_last_index |
@@ -32,7 +32,7 @@ strings and tuples.  "Axes" are non-negative and sorted.  Constant operands are 
 | Expand | x | shape (the whole output shape) |
 | Transpose | x | perm |
 | Concat | x0, x1, ... | axis |
-| Slice | x | starts, ends, axes, steps (end is start + count * step, -1: past the beginning) |
+| Slice | x | starts, ends (one past the last taken, -1: past the beginning), axes, steps |
 | Pad | x | pads (all axes: begin.., end.., none negative), mode, value |
 | Gather | x, indices | axis |
 | ScatterElements | x, indices, updates | axis, reduction |

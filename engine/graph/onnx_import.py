@@ -152,7 +152,8 @@ class _Walk:
             )
         shape: list[int] = []
         for i, dim in enumerate(dims):
-            fixed = dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
+            known = dim.HasField("dim_value") and dim.dim_value >= (0 if given is None else 1)
+            fixed = dim.dim_value if known else None
             if given is not None and fixed not in (None, given[i]):
                 raise ModelError(
                     f"input '{name}' has {fixed} in dimension {i}, the given shape {given[i]}",

@@ -120,6 +120,8 @@ def pool(b: Builder, c: Call) -> Result | None:
     strides, dilations = tuple(c.attr("strides", (1,) * n)), tuple(c.attr("dilations", (1,) * n))
     pads = _pads(c, spatial, kernel, strides, dilations)
     over = _overhang(c, spatial, kernel, strides, dilations, pads)
+    if kernel == spatial and not any((*pads, *over)) and set(dilations) == {1}:
+        return b.emit(f"Global{c.op}", x)
     include = int(c.attr("count_include_pad", 0))
     if include and any(over):
         x, pads, include = _zero_pad(b, x, pads), (0,) * 2 * n, 0
