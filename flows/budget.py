@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 LARGEST_ROUND = 64
 SMALLEST_ROUND = 8
+FIRST_ROUND = 2
+"""Trials that a task's first round has even if time is short: default schedules."""
 ROUNDS_PER_TASK = 4
 """Rounds are made so small that the budget gives each task about this many."""
 FIRST_RATE = 10.0
@@ -68,10 +70,11 @@ class Budget:
         """Note a finished round."""
         self.spent_trials += trials
 
-    def next_round(self, search_tasks: int) -> int:
+    def next_round(self, search_tasks: int, unmeasured: int = 0) -> int:
         """Trials of the next round, 0 when the budget is spent.
 
-        A round is cut so that it ends in time at the rate seen so far.
+        A round is cut so that it ends in time at the rate seen so far, and so that the tasks that
+        are still `unmeasured` get a round each.
         """
         if self._tuning_since is None:
             self._tuning_since = self.clock()
@@ -86,4 +89,6 @@ class Budget:
         )
         size = round(total / (ROUNDS_PER_TASK * max(search_tasks, 1)))
         size = min(max(size, SMALLEST_ROUND), LARGEST_ROUND)
+        if unmeasured and limits:
+            size = min(size, max(int(min(limits) / unmeasured), FIRST_ROUND))
         return max(int(min([size, *limits])), 0)

@@ -26,7 +26,7 @@ def artifact_key(*parts: str) -> str:
     "tasks", "ResNet_50 v1.5" --> "tasks-resnet-50-v1-5"
     """
     text = "-".join(parts).lower()
-    return re.sub(r"[^a-z0-9]+", "-", text).strip("-") or "noctune"
+    return re.sub(r"[^a-z0-9]+", "-", text)[:200].strip("-") or "noctune"
 
 
 def tuning_markdown(now: Snapshot, title: str) -> str:

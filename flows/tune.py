@@ -20,7 +20,7 @@ from flows.parameters import TuneParameters, run_parameters
 from flows.progress import Progress, Snapshot, snapshot, watcher
 from flows.report import ProgressBar, artifact_key, publish, tuning_markdown
 from tasks.session import Choice, RoundOutcome, SessionOptions, TuningSession
-from tasks.stages import load_network_task, prepare_task, tune_round_task
+from tasks.stages import load_network_task, prepare_task, select_task, tune_round_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ def tune(job: TuneParameters) -> TuneResult:
         status, message = RunStatus.FAILED, "ended by an error"
         try:
             last = tuning_rounds(session, budget, progress)
+            _select(session, progress)
             status, message = _ending(session)
         except BaseException as error:
             status, message = describe_failure(error)
@@ -103,11 +104,21 @@ def tuning_rounds(session: TuningSession, budget: Budget, progress: Progress) ->
         now = snapshot(session, budget, choice, last)
         progress.update(now)
         bar.show(now)
-        size = budget.next_round(len(session.search_tasks))
+        unmeasured = sum(not row.trials for row in now.rows)
+        size = budget.next_round(len(now.rows), unmeasured)
         if choice is None or size == 0 or session.stop.is_set():
             return now
         last = tune_round_task(session, choice.index, choice.reason, size, _label(session, choice))
         budget.spend(last.trials)
+
+
+def _select(session: TuningSession, progress: Progress) -> None:
+    """The best few of each task are tried inside the network, unless somebody asked to stop."""
+    if session.stop.is_set():
+        return
+    progress.say("Trying the best candidates inside the network")
+    for name, seconds in select_task(session).items():
+        progress.say(f"{name}: its layers take {seconds * 1e3:.3f} ms inside the network")
 
 
 def _label(session: TuningSession, choice: Choice) -> str:

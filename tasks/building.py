@@ -19,6 +19,7 @@ from engine.search import task_name
 from tasks.evaluation import file_hash, verify
 from tasks.files import replacing
 from tasks.networks import Network, Shapes, load_network
+from tasks.selection import best_schedules
 from tasks.session import resolve_target
 from tasks.table import estimate
 
@@ -88,7 +89,7 @@ def _wrong(name: str, found: Mapping[str, Any]) -> NoctuneError:
 
 def _build(network: Network, output: Path, store: Store, scope: RecordScope) -> CompileReport:
     tasks = network.search_tasks(scope.threads)
-    best = store.best([t.key for t in tasks], scope)
+    best = best_schedules(store, [t.key for t in tasks], scope)
     schedules: dict[str, Schedule] = {key: record.schedule for key, record in best.items()}
     weights = {t.key: t.weight for t in tasks}
     estimated, _ = estimate(weights, {key: r.latency for key, r in best.items()})

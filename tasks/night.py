@@ -63,7 +63,7 @@ def judge(candidate: Candidate, old: Published | None) -> tuple[Outcome, str]:
     """Whether to publish, and why.
 
     A network that is not verified never is.  One of another model (other weights or layers)
-    replaces the old one whatever its speed; else it must not be slower, side by side in the same run.
+    replaces the old one whatever its speed; else it must not be slower, side by side in one run.
     """
     if not candidate.verification.get("ok"):
         error = candidate.verification.get("max_rel_error")

@@ -157,4 +157,4 @@ def _difference(a: Array, b: Array) -> tuple[float, float]:
         return float("inf"), 1.0
     if not finite.any():
         return 0.0, 1.0
-    return float(np.abs(x - y)[finite].max()), max(float(np.abs(y[finite]).max()), 1e-30)
+    return float(np.abs(x[finite] - y[finite]).max()), max(float(np.abs(y[finite]).max()), 1e-30)

@@ -67,7 +67,7 @@ class TuningSession:
     def __init__(
         self, options: SessionOptions, notify: Callable[[str], None] | None = None
     ) -> None:
-        self.options, self._notify = options, notify
+        self.options, self.notify = options, notify or (lambda _: None)
         self.target = resolve_target(options.target)
         self.threads = options.threads or self.target.cores
         self.scope = RecordScope(self.target.key, self.threads, TimingMode(options.timing_mode))
@@ -125,7 +125,7 @@ class TuningSession:
         self._search = Searching(self.search_tasks, self.target, everything, self.options.seed)
         self._measurer = self._stack.enter_context(
             Measurer(
-                self.target, self.threads, self.scope.timing_mode, MeasureOptions(), self._notify
+                self.target, self.threads, self.scope.timing_mode, MeasureOptions(), self.notify
             )
         )
 

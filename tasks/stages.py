@@ -16,7 +16,7 @@ from prefect.states import State
 from prefect.tasks import Task
 
 from engine.errors import NoctuneError
-from tasks import building, evaluation, night, upkeep
+from tasks import building, evaluation, night, selection, upkeep
 from tasks.session import Choice, RoundOutcome, TuningSession
 
 P = ParamSpec("P")
@@ -81,6 +81,16 @@ tune_round_task = task(
     retry_delay_seconds=[2, 15],
     retry_condition_fn=worth_retrying,
 )(tune_round)
+
+select_task = task(
+    name="select in the network",
+    task_run_name="select in the network",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retries=1,
+    retry_delay_seconds=5,
+    retry_condition_fn=worth_retrying,
+)(selection.select_in_network)
 
 compile_task = task(
     name="compile network",
@@ -153,6 +163,6 @@ distill_task = task(
 )(upkeep.distill)
 
 ALL: tuple[Task[..., Any], ...] = (
-    load_network_task, prepare_task, tune_round_task, compile_task, verify_task, bench_task,
-    note_evaluation_task, settle_task, note_night_task, distill_task,
+    load_network_task, prepare_task, tune_round_task, select_task, compile_task, verify_task,
+    bench_task, note_evaluation_task, settle_task, note_night_task, distill_task,
 )  # fmt: skip
