@@ -37,6 +37,8 @@ class TimingMode(StrEnum):
     COLD_WEIGHTS = "cold_weights"
     FLUSH_ALL = "flush_all"
     HOT = "hot"
+    IN_NETWORK = "in_network"
+    """Timed as a layer of the compiled network, everything else running around it."""
 
 
 @dataclass(frozen=True, slots=True)
