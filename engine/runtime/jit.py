@@ -30,8 +30,13 @@ class Code:
         return self._addresses[name]
 
     def function(self, name: str, result: Any, *arguments: Any) -> Any:
-        """A ctypes function of the exported symbol; the call releases the interpreter lock."""
-        return ctypes.CFUNCTYPE(result, *arguments)(self._addresses[name])
+        """A ctypes function of the exported symbol; the call releases the interpreter lock.
+
+        The code stays loaded as long as the function lives.
+        """
+        call: Any = ctypes.CFUNCTYPE(result, *arguments)(self._addresses[name])
+        call.code = self
+        return call
 
     def keep_forever(self) -> None:
         """Never unload: other threads may still run the code while the interpreter ends."""
