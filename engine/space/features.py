@@ -81,7 +81,7 @@ def _footprint(tiling: Tiling, spans: dict[str, Floats], n: int, *, constants: b
     """Bytes that one pass over the spans touches in constants, or in variables."""
     total = np.zeros(n)
     seen = set()
-    for read in tiling.skeleton.reads_of(tiling.group.stage):
+    for read in tiling.reads:
         if read.tensor in tiling.skeleton.dag.constants or (read.tensor, read.index) in seen:
             continue
         seen.add((read.tensor, read.index))

@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.expr import Axis
+from engine.expr import Axis, Read
 from engine.space.nest import Level, Nest
 from engine.space.skeleton import Group, Skeleton
 
@@ -61,6 +61,11 @@ class Tiling:
         return tuple(a for a in stage.axes if a.name not in shared | set(stage.unroll))
 
     @cached_property
+    def reads(self) -> tuple[Read, ...]:
+        """Different reads of the group's stage, found once since every population asks."""
+        return tuple(dict.fromkeys(self.skeleton.reads_of(self.group.stage)))
+
+    @cached_property
     def fixed_tile(self) -> dict[str, int]:
         """Axes that the stage wants unrolled whole."""
         stage = self.group.stage
@@ -93,7 +98,7 @@ class Tiling:
 
     def _reused_along(self, axis: Axis) -> bool:
         """Whether some operand is the same all along the axis."""
-        found = self.skeleton.reads_of(self.group.stage)
+        found = self.reads
         return any(not any(i.coeff(axis.name) for i in r.index) for r in found)
 
     @cached_property
@@ -169,7 +174,7 @@ class Tiling:
         return (
             any(
                 i.coeff(axis.name) and space & set(i.axes)
-                for r in self.skeleton.reads_of(self.group.stage)
+                for r in self.reads
                 if not self.skeleton.is_constant(r.tensor)
                 for i in r.index
             )
@@ -179,7 +184,7 @@ class Tiling:
     def _layout_block(self, axis: Axis) -> int:
         """Block of a variable's layout that the reduction axis runs through, 0 if none."""
         found = 0
-        for read in self.skeleton.reads_of(self.group.stage):
+        for read in self.reads:
             layout = self.skeleton.layouts.get(read.tensor)
             if layout is None or not layout.blocked:
                 continue
