@@ -29,5 +29,6 @@ def compile_network(job: CompileParameters) -> CompileReport:
         threads=job.threads,
         shapes={name: tuple(shape) for name, shape in job.shapes.items()},
         batch=job.batch,
+        accuracy=job.accuracy,
         check=job.verify,
     )

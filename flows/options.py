@@ -85,6 +85,14 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def add_accuracy(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--accuracy", choices=("strict", "default", "fast"), default="default",
+        help="strict: direct sums only; default: algorithms with errors below 1e-4 of the largest "
+        "output of a layer; fast: below 1e-3",
+    )  # fmt: skip
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
 

@@ -41,6 +41,11 @@ class _Parameters(BaseModel):
 
 
 class _WithModels(_Parameters):
+    accuracy: Literal["strict", "default", "fast"] = Field(
+        default="default",
+        title="Accuracy",
+        description="strict: direct sums only; default: errors below 1e-4 a layer; fast: 1e-3",
+    )
     shapes: dict[str, Shape] = Field(
         default_factory=dict,
         title="Input shapes",

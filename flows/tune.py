@@ -55,7 +55,12 @@ def tune(job: TuneParameters) -> TuneResult:
     progress = watcher()
     budget = Budget(job.trials, job.seconds)
     options = SessionOptions(
-        job.db, job.target, job.threads, job.seed, job.run_id or str(flow_run.id or "")
+        job.db,
+        job.target,
+        job.threads,
+        job.seed,
+        job.run_id or str(flow_run.id or ""),
+        job.accuracy,
     )
     with TuningSession(options, progress.say) as session:
         session.stop = stop_event()

@@ -52,6 +52,7 @@ def compile_model(
     threads: int | None = None,
     shapes: Shapes | None = None,
     batch: int = 1,
+    accuracy: str = "default",
     check: bool = True,
     register: bool = True,
 ) -> CompileReport:
@@ -65,7 +66,7 @@ def compile_model(
     scope = RecordScope(machine.key, count, TimingMode.COLD_WEIGHTS)
     with open_store(db) as store:
         with replacing(output) as path:
-            report = _build(network, path, store, scope)
+            report = _build(network, path, store, scope, accuracy)
             found = (
                 verify(str(path), model, shapes=shapes, batch=batch, threads=count) if check else {}
             )
@@ -87,9 +88,11 @@ def _wrong(name: str, found: Mapping[str, Any]) -> NoctuneError:
     )
 
 
-def _build(network: Network, output: Path, store: Store, scope: RecordScope) -> CompileReport:
+def _build(
+    network: Network, output: Path, store: Store, scope: RecordScope, accuracy: str
+) -> CompileReport:
     tasks = network.search_tasks(scope.threads)
-    best = best_schedules(store, [t.key for t in tasks], scope)
+    best = best_schedules(store, [t.key for t in tasks], scope, accuracy)
     schedules: dict[str, Schedule] = {key: record.schedule for key, record in best.items()}
     weights = {t.key: t.weight for t in tasks}
     estimated, _ = estimate(weights, {key: r.latency for key, r in best.items()})

@@ -39,21 +39,20 @@ class Searching:
         target: Target,
         records: Iterable[MeasureRecord],
         seed: int,
+        accuracy: str = "default",
     ) -> None:
         self._tasks = tuple(tasks)
         self._by_key = {t.key: t for t in tasks}
-        self._seed = seed
+        self._seed, self._accuracy = seed, accuracy
         self._spaces: dict[str, TaskSpace] = {}
         self._records = list(records)
         self._features = FeatureTable(self._known_space)
-        self._models = ModelCache(
-            partial(prior, target=target), seed=seed, threads=max(target.cores, 1)
-        )
+        self._models = ModelCache(partial(prior, target=target), seed=seed)
 
     def space(self, task: SearchTask) -> TaskSpace:
         """The task's search space."""
         if task.key not in self._spaces:
-            found = sketches(task.workload, task.target, task.threads)
+            found = sketches(task.workload, task.target, task.threads, accuracy=self._accuracy)
             self._spaces[task.key] = TaskSpace(found, task.threads)
         return self._spaces[task.key]
 

@@ -15,6 +15,7 @@ from db.values import RoundInfo
 from engine.measure.in_network import Timed, time_in_network
 from engine.measure.lock import machine_lock
 from engine.records import MeasureRecord, RecordScope, TimingMode
+from engine.space import allowed
 from tasks.networks import Network
 from tasks.session import TuningSession
 
@@ -40,7 +41,7 @@ def select_in_network(session: TuningSession, candidates: int = CANDIDATES) -> d
 def _time(session: TuningSession, network: Network, candidates: int) -> dict[str, Timed]:
     best = {}
     for key in session.weights[network.name]:
-        top = session.store.top(key, session.scope, candidates)
+        top = _top(session.store, key, session.scope, candidates, session.options.accuracy)
         if top:
             best[key] = [record.schedule for record in top]
     if not best:
@@ -69,7 +70,29 @@ def _commit(session: TuningSession, timed: Mapping[str, Timed]) -> None:
         session.round_index += 1
 
 
-def best_schedules(store: Store, keys: list[str], scope: RecordScope) -> dict[str, MeasureRecord]:
+def _top(
+    store: Store, key: str, scope: RecordScope, count: int, accuracy: str
+) -> list[MeasureRecord]:
+    """The fastest records whose algorithm the accuracy bound permits."""
+    wanted = count if accuracy == "fast" else count + _OTHERS
+    found = store.top(key, scope, wanted)
+    return [r for r in found if allowed(r.schedule.sketch, accuracy)][:count]
+
+
+_OTHERS = 500
+"""Faster records of forbidden algorithms that may stand before the permitted ones."""
+
+
+def best_schedules(
+    store: Store, keys: list[str], scope: RecordScope, accuracy: str
+) -> dict[str, MeasureRecord]:
     """The best record of each workload: as measured inside a network, else on its own."""
     inside = replace(scope, timing_mode=TimingMode.IN_NETWORK)
-    return {**store.best(keys, scope), **store.best(keys, inside)}
+    best = {**store.best(keys, scope), **store.best(keys, inside)}
+    for key, record in list(best.items()):
+        if not allowed(record.schedule.sketch, accuracy):
+            del best[key]
+            permitted = _top(store, key, scope, 1, accuracy)
+            if permitted:
+                best[key] = permitted[0]
+    return best

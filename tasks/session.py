@@ -40,6 +40,7 @@ class SessionOptions:
     threads: int | None = None
     seed: int = 0
     run_id: str = ""
+    accuracy: str = "default"
     timing_mode: str = TimingMode.COLD_WEIGHTS.value
 
 
@@ -122,7 +123,9 @@ class TuningSession:
         found = self.store.history([t.key for t in self.search_tasks], self.scope)
         self.history = {t.key: list(found.get(t.key, ())) for t in self.search_tasks}
         everything = self.store.records_for_model(self.scope)
-        self._search = Searching(self.search_tasks, self.target, everything, self.options.seed)
+        self._search = Searching(
+            self.search_tasks, self.target, everything, self.options.seed, self.options.accuracy
+        )
         self._measurer = self._stack.enter_context(
             Measurer(
                 self.target, self.threads, self.scope.timing_mode, MeasureOptions(), self.notify

@@ -8,12 +8,13 @@ and `rows` such rows form one step `tb`:
     M[tb, p, oc, x, y] += V[tb, p, ic, x, y] * U[x, y, ic, oc]        U = G w G^T, at compile time
     Y[n, oc, r, c]     = A^T M A      for the m^2 outputs of tile p
 
-In three dimensions the depth is summed directly: V is made for every input slice `d`, and M also sums
-over the kernel's depth.
+In three dimensions the depth is summed directly: V is made for every input slice `d`, and M also
+sums over the kernel's depth.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -59,6 +60,12 @@ def weight_transform(m: int, weight: NDArray[np.float32]) -> NDArray[np.float32]
     return np.ascontiguousarray(out, dtype=np.float32)
 
 
+def allowed(algorithm: str, accuracy: str) -> bool:
+    """Whether an accuracy bound permits an algorithm ("direct", "winograd4.rows2")."""
+    tile = re.match(r"winograd(\d+)", algorithm)
+    return tile is None or ERROR[int(tile[1])] <= BOUND[accuracy]
+
+
 def alternatives(dag: ComputeDag, accuracy: str) -> Iterator[ComputeDag]:
     """The DAG itself, then every other computation that the accuracy bound allows."""
     yield dag
@@ -66,8 +73,8 @@ def alternatives(dag: ComputeDag, accuracy: str) -> Iterator[ComputeDag]:
     if not _is_conv3x3(dag, stage):
         return
     height, width = (a.extent for a in stage.axes[-2:])
-    for m, error in ERROR.items():
-        if error > BOUND[accuracy] or min(height, width) < m:
+    for m in ERROR:
+        if not allowed(f"winograd{m}", accuracy) or min(height, width) < m:
             continue
         rows = -(-height // m)
         columns = -(-width // m)

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from flows.environment import server_is_named
-from flows.options import add_db, add_json, add_shape, add_target, add_verbose
+from flows.options import add_accuracy, add_db, add_json, add_shape, add_target, add_verbose
 from flows.text import milliseconds
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shape(parser)
     add_db(parser)
     add_target(parser)
+    add_accuracy(parser)
     add_json(parser)
     add_verbose(parser)
 
@@ -56,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
             threads=args.threads,
             shapes=dict(args.shape),
             batch=args.batch,
+            accuracy=args.accuracy,
             check=not args.no_verify,
         ),
     )

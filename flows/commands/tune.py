@@ -15,6 +15,7 @@ from dataclasses import asdict
 from typing import Any
 
 from flows.options import (
+    add_accuracy,
     add_db,
     add_json,
     add_shape,
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shape(parser)
     add_db(parser)
     add_target(parser)
+    add_accuracy(parser)
     add_json(parser)
     add_verbose(parser)
 
@@ -70,6 +72,7 @@ def _tune(args: argparse.Namespace) -> int:
             seed=args.seed,
             shapes={name: list(shape) for name, shape in args.shape},
             batch=args.batch,
+            accuracy=args.accuracy,
         )
     )
     if args.json:
