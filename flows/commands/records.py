@@ -26,6 +26,7 @@ ACTIONS = {
     "runs": "the tuning runs",
     "export": "write records to a file of JSON lines",
     "import": "read records from such files; known ones are left as they are",
+    "diff": "compare this database with another one",
     "prune": "drop old, foreign or failed records, into an archive first",
 }
 
@@ -47,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     made["best"].add_argument("--threads", type=positive, metavar="N", help="of this scope only")
     made["export"].add_argument("file", help="the file to write")
     made["import"].add_argument("file", nargs="+", help="files to read")
+    made["diff"].add_argument("other", help="the other database")
     prune = made["prune"]
     prune.add_argument("--older", type=duration, metavar="AGE", help="older than 30d, 12h ...")
     prune.add_argument(
@@ -63,6 +65,7 @@ _EXAMPLES = {
     "runs": "runs",
     "export": "export monday.jsonl",
     "import": "import monday.jsonl other-machine.jsonl",
+    "diff": "diff other.sqlite",
     "prune": "prune --older 90d --failed",
 }
 
@@ -71,19 +74,20 @@ def run(args: argparse.Namespace) -> int:
     return _HANDLERS[args.action](args)
 
 
-def _open(args: argparse.Namespace) -> Store:
+def _open(args: argparse.Namespace, url: str = "") -> Store:
     """The database, which must be there: looking must not make an empty one."""
     from pathlib import Path
 
     from db.store import open_store
     from engine.errors import StoreError
 
-    if "://" not in args.db and args.db != "memory:" and not Path(args.db).exists():
+    url = url or args.db
+    if "://" not in url and url != "memory:" and not Path(url).exists():
         raise StoreError(
-            "there is no such database", where=args.db,
+            "there is no such database", where=url,
             fix="Name one with --db, or tune something first.",
         )  # fmt: skip
-    return open_store(args.db)
+    return open_store(url)
 
 
 def _print(args: argparse.Namespace, plain: Any, text: str) -> int:
@@ -223,6 +227,36 @@ def _import(args: argparse.Namespace) -> int:
     return _print(args, plain, "\n".join(lines))
 
 
+def _diff(args: argparse.Namespace) -> int:
+    from db.compare import diff_stores
+
+    with _open(args) as here, _open(args, args.other) as there:
+        names = {**_names(there), **_names(here)}
+        found = diff_stores(here, there)
+    plain = {
+        "only_here": found.only_left,
+        "only_there": found.only_right,
+        "both": found.both,
+        "best": [
+            {"workload_key": c.workload_key, **asdict(c.scope), "here": c.left, "there": c.right}
+            for c in found.changes
+        ],
+    }
+    cells = [
+        (
+            names.get(c.workload_key, c.workload_key[:40]), milliseconds(c.left),
+            milliseconds(c.right), c.scope.threads, c.scope.target_key,
+        )
+        for c in found.changes
+    ]  # fmt: skip
+    text = (
+        f"{found.both} records in both, {found.only_left} only here, {found.only_right} only there"
+    )
+    if cells:
+        text += "\n\n" + table(("best differs", "here ms", "there ms", "threads", "target"), cells)
+    return _print(args, plain, text)
+
+
 def _prune(args: argparse.Namespace) -> int:
     from engine.records import GENERATOR_VERSION
     from tasks.upkeep import prune
@@ -242,7 +276,7 @@ def _prune(args: argparse.Namespace) -> int:
 
 _HANDLERS = {
     "list": _list, "best": _best, "stats": _stats, "runs": _runs, "export": _export,
-    "import": _import, "prune": _prune,
+    "import": _import, "diff": _diff, "prune": _prune,
 }  # fmt: skip
 
 
