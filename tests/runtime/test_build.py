@@ -117,12 +117,12 @@ def test_zero_cells_stay_zero(small_lowered: LoweredGraph, small: CompiledNetwor
     """Halos and padded channels are zeroed once only, so no kernel may write to them."""
     for _ in range(2):
         small.run(small.sample_inputs(11))
-    engine = small._engine
-    assert engine is not None
+    session = small._session
+    assert session is not None
     seen = 0
     for tensor in (*small.inputs, *small.outputs):
         assert tensor.layout is not None
-        flat = engine.arena[tensor.offset // 4 :][: tensor.layout.size]
+        flat = session.arena[tensor.offset // 4 :][: tensor.layout.size]
         cells = flat[~covered(tensor.layout.size, [tensor.layout])]
         assert not cells.any()
         seen += cells.size
