@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import TracebackType
 
 from engine.errors import NoctuneError, TargetError
@@ -99,13 +99,13 @@ class Measurer:
     ) -> tuple[MeasureRecord, ...]:
         """A record per schedule, in order; failures are records too.
 
-        Holds the machine's measuring lock meanwhile.  Raises NoctuneError if the workers cannot be
-        started at all.
+        Threads and timing mode are this measurer's, whatever the task says.  Holds the machine's
+        measuring lock meanwhile.  Raises NoctuneError if the workers cannot be started at all.
         """
         if self._fleet is None:
             raise NoctuneError("the measurer is closed", fix="Use it in a with block.")
-        if predicted is None:
-            predicted = [None] * len(schedules)
+        predicted = [None] * len(schedules) if predicted is None else predicted
+        task = replace(task, threads=self.threads, timing_mode=self.timing_mode)
         with self._busy, machine_lock(self.options.lock_path, self._notify):
             batch = Batch(self._fleet, self._memory, task, self.options, self._notify)
             self._fleet.rest()

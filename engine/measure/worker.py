@@ -8,28 +8,19 @@ Prefect, SQL, ONNX or LightGBM.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import gc
 import os
-import resource
 import shutil
-import signal
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from engine.measure import protocol
+from engine.measure import confine, protocol
 from engine.measure.plugins import BUILDERS, RUNNERS, CandidateError, find
 from engine.measure.protocol import Compile, Done, Failed, Setup, problem_of
 from engine.records import ErrorKind
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_DUMPABLE = 4
-_FILE_LIMIT = 64 << 20
-_STACK_LIMIT = 2 << 20
-_HEADROOM = 4 << 30
-"""Address space beyond the memory limit: libraries and thread stacks that are never touched."""
 MACHINE_ERRNOS = frozenset({
     errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EAGAIN,
     errno.ENOENT, errno.EACCES, errno.EPERM, errno.ESTALE,
@@ -39,13 +30,14 @@ MACHINE_ERRNOS = frozenset({
 
 def main(arguments: list[str]) -> None:
     request, reply, parent = (int(a) for a in arguments)
-    _die_with(parent)
+    confine.die_with(parent)
     os.set_inheritable(request, False)
     os.set_inheritable(reply, False)
     try:
         setup: Setup = protocol.receive(request)
         handle = _handler(setup)
-        _limit(setup)
+        confine.limit(setup.memory_limit, small_stack=setup.role == "measure")
+        confine.lock_in(os.path.dirname(setup.folder))
         protocol.send(reply, Done(os.getpid()))
         while True:
             message = protocol.receive(request)
@@ -55,33 +47,6 @@ def main(arguments: list[str]) -> None:
     except (EOFError, BrokenPipeError):
         pass
     os._exit(0)
-
-
-def _die_with(parent: int) -> None:
-    libc = ctypes.CDLL(None)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(0)
-
-
-def _limit(setup: Setup) -> None:
-    """No core dumps, bounded files and memory; the kernel's memory killer takes us first."""
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")
-    _lower(resource.RLIMIT_CORE, 0)
-    _lower(resource.RLIMIT_FSIZE, _FILE_LIMIT)
-    _lower(resource.RLIMIT_AS, setup.memory_limit + _HEADROOM)
-    if setup.role == "measure":
-        _lower(resource.RLIMIT_STACK, _STACK_LIMIT)
-
-
-def _lower(what: int, limit: int) -> None:
-    hard = resource.getrlimit(what)[1]
-    if hard != resource.RLIM_INFINITY:
-        limit = min(limit, hard)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(what, (limit, hard))
 
 
 def _handler(setup: Setup) -> Callable[[Any], Any]:

@@ -6,7 +6,10 @@ floats, `delay` times over.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
+import sys
 import time
 from pathlib import Path
 
@@ -92,8 +95,28 @@ def _misbuild(kind: str) -> None:
                 file.write(b"object code")
         case "build_files":
             Path("junk").write_bytes(bytes(1 << 20))
+        case "build_imports":
+            heavy = {"onnx", "prefect", "sqlalchemy", "lightgbm", "scipy", "multiprocessing"}
+            raise RuntimeError(f"imported: {sorted(heavy & set(sys.modules))}")
+        case "build_escape":
+            raise RuntimeError(f"escaped: {_escapes()}")
         case "build_print":
             print("x" * 100_000)
+
+
+def _escapes() -> list[str]:
+    """What a worker could do outside of its folder."""
+    found = []
+    with contextlib.suppress(OSError):
+        Path("inside").write_text("x")
+        found.append("inside")
+    with contextlib.suppress(OSError):
+        Path("../../outside").write_text("x")
+        found.append("outside")
+    with contextlib.suppress(OSError), socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        found.append("tcp")
+    return found
 
 
 _TROUBLE = {
@@ -106,7 +129,7 @@ _TROUBLE = {
     "exit3": "call void @exit(i32 3)",
     "loop": "call void @forever()",
     "sleep": "call i32 @sleep(i32 1000)",
-    "nap": "call i32 @sleep(i32 2)",
+    "nap": "call i32 @usleep(i32 300000)",
     "bomb": "call void @bomb()",
     "flood": "call void @flood(i32 1)",
     "flood_err": "call void @flood(i32 2)",
