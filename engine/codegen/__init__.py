@@ -42,7 +42,10 @@ class _Holder:
         return hash(self.workload.key)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Holder) and other.workload.key == self.workload.key
+        return isinstance(other, _Holder) and (
+            other.workload.key == self.workload.key
+            and other.workload.dag.outputs == self.workload.dag.outputs
+        )
 
 
 def generate(

@@ -15,6 +15,7 @@ from engine.expr import ComputeDag, Layout, workload_key
 from engine.graph.cells import Cells, Format, canonical
 from engine.graph.declare import Declared, declare, nonnegative_values
 from engine.graph.describe import anchor_name, description
+from engine.graph.extend import extend_kernels
 from engine.graph.fuse import Item, Role, group_nodes
 from engine.graph.ir import Graph, fold_value
 from engine.graph.layout_plan import PlannedStep, halo_of, plan_layouts
@@ -41,7 +42,7 @@ def lower(graph: Graph, target: Target) -> LoweredGraph:
     steps = tuple(maker.step(planned) for planned in plan.steps)
     storage = {name: (plan.cells.buffer(name), maker.layout(name)) for name in plan.cells.table}
     lowered = _with_constants(graph, steps, maker.constants)
-    return LoweredGraph(lowered, target, steps, storage)
+    return extend_kernels(LoweredGraph(lowered, target, steps, storage))
 
 
 def extract_search_tasks(
@@ -65,7 +66,7 @@ def extract_search_tasks(
 def _tunable(steps: Iterable[Step]) -> Iterable[Workload]:
     for step in steps:
         if step.workload and any(s.reducer for s in step.workload.dag.stages):
-            yield step.workload
+            yield step.workload.base or step.workload
 
 
 class _Maker:

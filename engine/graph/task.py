@@ -32,6 +32,9 @@ class Workload:
     """data_shape, weight_shape, strides, pads, epilogue (list), output_shape, flops; shapes in
     channels-last order and weights as HWIO, as the field prints them."""
 
+    base: Workload | None = None
+    """Set on a kernel that was extended by a second output: the workload that is tuned for it."""
+
     @property
     def flops(self) -> int:
         return self.dag.flops
