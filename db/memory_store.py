@@ -152,7 +152,7 @@ class MemoryStore(Store):
                 return 0
             for name in round_.estimates:
                 self._require_network(name)
-            kept = [storable(replace(r, run_id=key[0], round_index=key[1])) for r in records]
+            kept = [storable(record, *key) for record in records]
             new = self._add(kept)
             self._workloads.setdefault(clean_text(round_.workload_key), {})
             finite = {n: s for n, s in round_.estimates.items() if 0 <= s < float("inf")}

@@ -228,7 +228,10 @@ class MeasureRecordRow(Base):
         ),
         Index("ix_measure_records_group", "target_id", "workload_id", "id"),
         Index("ix_measure_records_model", "target_id", "id"),
-        {"comment": "Measurement records: one row for each trial, failed ones too."},
+        {
+            "comment": "Measurement records: one row for each trial, failed ones too.",
+            "sqlite_autoincrement": True,  # an id that was removed must never name another record
+        },
     )
 
     id: Mapped[Id]

@@ -6,9 +6,11 @@ read as plain columns and their JSON is parsed here, which is several times fast
 
 from __future__ import annotations
 
+import gc
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Select, Text, cast, func, select
@@ -74,34 +76,34 @@ class RecordReader:
 
     def read(self, query: RecordQuery) -> list[tuple[int, MeasureRecord]]:
         """The records of a query over `record_query()`, each with its row id."""
-        rows = self._connection.execute(query).all()
+        with _collector_paused():
+            rows = self._connection.execute(query).all()
+            self._learn(rows)
+            return self._records(rows)
+
+    def _records(self, rows: Sequence[Any]) -> list[tuple[int, MeasureRecord]]:
+        """Column by column, so that the loops over rows are the interpreter's own."""
         if not rows:
             return []
-        self._learn(rows)
-        workloads, runs, scopes = self._workloads, self._runs, self._scopes
-        schedules = _parse_all(row[5] for row in rows)
-        times = _parse_all((row[6] for row in rows), parse_int=float)
-        return [
-            (
-                row[0],
-                MeasureRecord(
-                    workloads[row[1]],
-                    scopes[row[2]],
-                    Schedule(schedule["sketch"], schedule["knobs"]),
-                    tuple(seconds),
-                    _KINDS[row[7]],
-                    row[8],
-                    row[9],
-                    runs[row[3]],
-                    row[4],
-                    row[10],
-                    row[11],
-                    bool(row[12]),
-                    json.loads(row[13]) if row[13] != "{}" else {},
-                ),
-            )
-            for row, schedule, seconds in zip(rows, schedules, times, strict=True)
-        ]
+        ids, workloads, targets, runs, rounds, schedules, times, *rest = zip(*rows, strict=True)
+        errors, messages, predicted, created, built, noisy, extra = rest
+        records = map(
+            MeasureRecord,
+            map(self._workloads.__getitem__, workloads),
+            map(self._scopes.__getitem__, targets),
+            [Schedule(data["sketch"], data["knobs"]) for data in _parse_all(schedules)],
+            map(tuple, _parse_all(times, parse_int=float)),
+            map(_KINDS.__getitem__, errors),
+            messages,
+            predicted,
+            map(self._runs.__getitem__, runs),
+            rounds,
+            created,
+            built,
+            noisy,
+            _parse_all(extra),
+        )
+        return list(zip(ids, records, strict=True))
 
     def _learn(self, rows: Sequence[Any]) -> None:
         connection = self._connection
@@ -118,6 +120,18 @@ class RecordReader:
 
 
 _KINDS = {str(kind): kind for kind in ErrorKind}
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Reading makes many objects and no cycles; looking for cycles would double its time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _parse_all(texts: Iterable[str], **options: Any) -> list[Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 from sqlalchemy import Connection, Table, delete, insert, select, update
@@ -113,7 +112,7 @@ def find_target(connection: Connection, scope: RecordScope) -> int | None:
 def _scope_values(scope: RecordScope) -> dict[str, Any]:
     return {
         "target_key": clean_text(scope.target_key),
-        "threads": scope.threads,
+        "threads": int(scope.threads),
         "timing_mode": str(scope.timing_mode),
         "generator_version": clean_text(scope.generator_version),
     }
@@ -260,10 +259,7 @@ def close_run(connection: Connection, run_id: str, status: str, message: str) ->
 
 def put_round(connection: Connection, round_: RoundInfo, records: Sequence[MeasureRecord]) -> int:
     run = run_row_id(connection, round_.run_id)
-    kept = [
-        storable(replace(record, run_id=round_.run_id, round_index=round_.index))
-        for record in records
-    ]
+    kept = [storable(record, round_.run_id, round_.index) for record in records]
     row = {
         "run_id": run,
         "round_index": round_.index,

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
+from numbers import Integral, Real
 from typing import Any, TypeVar
 
 from engine.errors import StoreError
 from engine.records import ErrorKind, MeasureRecord, RecordScope
 
 T = TypeVar("T")
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 class RunStatus(StrEnum):
@@ -162,27 +164,33 @@ class StoreStats:
     schema: str = ""
 
 
-def storable(record: MeasureRecord) -> MeasureRecord:
+def storable(
+    record: MeasureRecord, run_id: str | None = None, round_index: int | None = None
+) -> MeasureRecord:
     """The record as every store keeps it.
 
     A time that is not a positive finite number makes the record `UNMEASURABLE` without times, so no
     query on latency can ever meet an infinity or a NaN.  Other numbers that are not finite become
-    absent, and text loses what a database cannot hold (NUL, lone surrogates).
+    absent, and text loses what a database cannot hold (NUL, lone surrogates).  A `run_id` and a
+    `round_index` take the place of the record's own.
     """
     error, times, message = record.error, tuple(map(float, record.times)), record.message
     if error is ErrorKind.OK and not (times and all(0 < t < math.inf for t in times)):
         error, message = ErrorKind.UNMEASURABLE, message or f"times are not measurable: {times}"
     predicted = record.predicted
-    return replace(
-        record,
+    return MeasureRecord(
         workload_key=clean_text(record.workload_key),
-        run_id=clean_text(record.run_id),
-        error=error,
+        scope=record.scope,
+        schedule=record.schedule,
         times=times if error is ErrorKind.OK else (),
+        error=error,
         message=clean_text(message),
-        predicted=predicted if predicted is not None and math.isfinite(predicted) else None,
+        predicted=float(predicted) if predicted is not None and math.isfinite(predicted) else None,
+        run_id=clean_text(record.run_id if run_id is None else run_id),
+        round_index=int(record.round_index if round_index is None else round_index),
         created=_finite(record.created),
         build_seconds=_finite(record.build_seconds),
+        noisy=bool(record.noisy),
         extra=clean_json(record.extra),
     )
 
@@ -191,10 +199,10 @@ def spread(times: Sequence[float]) -> float | None:
     """Standard deviation of the repeats in seconds; None for fewer than two or on overflow."""
     if len(times) < 2:
         return None
-    try:
-        value = statistics.stdev(times)
-    except OverflowError:
+    mean = sum(times) / len(times)
+    if not math.isfinite(mean):
         return None
+    value = math.dist(times, [mean] * len(times)) / math.sqrt(len(times) - 1)
     return value if math.isfinite(value) else None
 
 
@@ -225,6 +233,8 @@ def clean_text(text: str) -> str:
 
 def clean_json(value: Any) -> Any:
     """The value as JSON gives it back, with None for numbers that are not finite."""
+    if type(value) in (int, bool, type(None)):
+        return value
     if isinstance(value, Mapping):
         return {clean_text(str(k)): clean_json(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -233,8 +243,10 @@ def clean_json(value: Any) -> Any:
         return clean_text(str(value))
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if value is None or isinstance(value, (bool, int)):
-        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return clean_json(float(value))
     return clean_text(str(value))
 
 
@@ -247,7 +259,7 @@ def batched(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
 
 def to_json(value: Any) -> str:
     """Compact strict JSON."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def _finite(value: float) -> float:

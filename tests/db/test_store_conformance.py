@@ -6,6 +6,7 @@ import math
 import threading
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from store_samples import OTHER_SCOPES, SCOPE, failed, record
 
@@ -127,6 +128,22 @@ class TestRecords:
         store.add_records([given])
         assert store.history([key], SCOPE)[key] == (given,)
         assert store.best([key], SCOPE) == {key: given}
+
+    def test_numbers_of_numpy_are_numbers(self, store: Store) -> None:
+        given = record(
+            0,
+            schedule=Schedule("tiled", {"tile": np.int64(8)}),  # type: ignore[dict-item]
+            times=(np.float32(0.5), np.float64(0.25)),
+            predicted=np.float32(0.5),
+            round_index=np.int64(3),
+            noisy=np.bool_(True),
+            extra={"a": np.int32(1), "b": np.float32(0.5), "c": np.float64("nan")},
+        )
+        store.add_records([given])
+        (found,) = store.history(["conv-a"], SCOPE)["conv-a"]
+        assert (found.schedule.knobs, found.times) == ({"tile": 8}, (0.5, 0.25))
+        assert (found.predicted, found.round_index, found.noisy) == (0.5, 3, True)
+        assert found.extra == {"a": 1, "b": 0.5, "c": None}
 
     def test_many_workloads_at_once(self, store: Store) -> None:
         given = [record(0, key=f"w{i}") for i in range(4100)]

@@ -264,6 +264,7 @@ def upgrade() -> None:
             name="uq_measure_records_trial",
         ),
         comment="Measurement records: one row for each trial, failed ones too.",
+        sqlite_autoincrement=True,
     )
     op.create_index(
         "ix_measure_records_best",
