@@ -153,19 +153,13 @@ def matmul(b: Builder, c: Call) -> Result:
     return b.reshape(y, shape)
 
 
-_GLOBAL = {"ReduceMean": "GlobalAveragePool", "ReduceMax": "GlobalMaxPool"}
-
-
 # reductions ------------------------------------------------------------------------------------
 @rule(
     "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceLogSumExp",
     "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare",
 )  # fmt: skip
 def reduction(b: Builder, c: Call) -> Result:
-    """Axes become an attribute; norms become elementwise operators around a ReduceSum.
-
-    A mean or maximum over all axes of a picture is a global pool.
-    """
+    """Axes become an attribute; norms become elementwise operators around a ReduceSum."""
     x = c.inputs[0]
     if c.op in ("ReduceL2", "ReduceSumSquare"):
         x = b.emit("Mul", x, x)
@@ -174,10 +168,7 @@ def reduction(b: Builder, c: Call) -> Result:
     axes = _axes(b, c, b.rank(x))
     plain = {"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare"}
     op = "ReduceSum" if c.op in plain else c.op
-    keepdims, rank = int(c.attr("keepdims", 1)), b.rank(x)
-    if rank > 3 and axes == tuple(range(2, rank)) and op in _GLOBAL and "float" in b.dtype(x):
-        pooled = b.emit(_GLOBAL[op], x)
-        return pooled if keepdims else b.reshape(pooled, b.shape(x)[:2])
+    keepdims = int(c.attr("keepdims", 1))
     y = x if not axes and op != "ReduceLogSumExp" else b.emit(op, x, axes=axes, keepdims=keepdims)
     after = {"ReduceL2": "Sqrt", "ReduceLogSum": "Log"}.get(c.op)
     return b.emit(after, y) if after else y
