@@ -3,7 +3,7 @@
     s = conv(x) + r                      s, y = conv(x) + r, relu(s * a + b)
     y = relu(s * a + b)          -->     # one pass over memory less; s has other users too
 
-In: a `LoweredGraph`.  Out: the same with fewer steps.  Workload keys stay those of the plain kernels:
+In: a `LoweredGraph`.  Out: the same with fewer steps.  Workload keys stay those of plain kernels:
 the search tunes the kernel, and its schedule serves the extended one, whose loops are the same.
 """
 
