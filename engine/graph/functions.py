@@ -18,9 +18,14 @@ _WHOLE = {"DynamicQuantizeLinear", "Range", "SequenceMap"}
 """Functions that stay one host call."""
 
 
-def local_functions(model: onnx.ModelProto) -> Mapping[tuple[str, str], onnx.FunctionProto]:
-    """(domain, name) -> function, for those the model brings along."""
-    return {("" if f.domain == "ai.onnx" else f.domain, f.name): f for f in model.functions}
+FunctionKey = tuple[str, str, str]
+
+
+def local_functions(model: onnx.ModelProto) -> Mapping[FunctionKey, onnx.FunctionProto]:
+    """(domain, name, overload) -> function, for those the model brings along."""
+    return {
+        ("" if f.domain == "ai.onnx" else f.domain, f.name, f.overload): f for f in model.functions
+    }
 
 
 def function_body(b: Builder, proto: onnx.NodeProto, call: Call) -> onnx.FunctionProto | None:

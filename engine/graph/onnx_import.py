@@ -26,7 +26,12 @@ from engine.errors import ModelError, NoctuneError
 from engine.graph import canonical
 from engine.graph.builder import Builder, Call, Unsupported, refuse
 from engine.graph.dialect import DIALECT_OPSET, dtype_of
-from engine.graph.functions import bind_attributes, function_body, local_functions
+from engine.graph.functions import (
+    FunctionKey,
+    bind_attributes,
+    function_body,
+    local_functions,
+)
 from engine.graph.infer import UnknownShapeError
 from engine.graph.ir import Graph, Value
 from engine.graph.passes import run_passes
@@ -97,7 +102,7 @@ class _Walk:
 
     base_dir: Path
     where: str
-    functions: Mapping[tuple[str, str], onnx.FunctionProto]
+    functions: Mapping[FunctionKey, onnx.FunctionProto]
     builder: Builder = field(default_factory=Builder)
     depth: int = 0
 
@@ -256,7 +261,7 @@ class _Walk:
     def _node(self, proto: onnx.NodeProto, call: Call, env: Env, opsets: Mapping[str, int]) -> None:
         b, since = self.builder, len(self.builder.nodes)
         b.begin(call)
-        function = self.functions.get((call.domain, call.op))
+        function = self.functions.get((call.domain, call.op, proto.overload))
         if call.op == "If" and not call.domain:
             results: Sequence[str] = self._branch(call, env, opsets)
         elif function is not None:

@@ -340,6 +340,16 @@ def test_external_data_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         load_proto(m, tmp_path / "inner")
 
 
+def test_external_data_behind_a_link(tmp_path: Path) -> None:
+    """Download caches keep both files elsewhere and link to them."""
+    (tmp_path / "blob").write_bytes((CASES / "G1-31_weights" / "part0.bin").read_bytes())
+    folder = tmp_path / "snapshot" / "G1-31_weights"
+    folder.mkdir(parents=True)
+    (folder / "part0.bin").symlink_to(tmp_path / "blob")
+    (tmp_path / "snapshot" / "m.onnx").symlink_to(CASES / "G1-31.onnx")
+    assert ops(load_model(tmp_path / "snapshot" / "m.onnx")) == ["MatMul", "Add"]
+
+
 def test_more_than_two_gib_are_mapped_not_read(tmp_path: Path) -> None:
     """2.25 GiB in a sparse file (G1-32); no message of the whole model is made."""
     rows, columns = 589824, 1024
