@@ -1,8 +1,8 @@
 """Where the elements of a tensor lie in its buffer.
 
-A layout maps a logical index to a float offset: each axis has a stride, and one axis may be cut into
-blocks of `block` (NCHW[c]: `block` consecutive channels lie together, `strides[axis]` is the step
-from block to block).  `halo` says how many elements beyond each end of an axis may be read and are
+A layout maps a logical index to a float offset: each axis has a stride, and one axis may be cut
+into blocks of `block` (NCHW[c]: `block` consecutive channels lie together, `strides[axis]` is the
+step from block to block).  `halo` says how many elements beyond each end of an axis may be read and are
 zero.  Views (slices, concatenation, transposition) are layouts over the same buffer.
 """
 
@@ -72,6 +72,9 @@ def channel_blocked(
 def transposed(layout: Layout, perm: tuple[int, ...]) -> Layout:
     """The view whose axis i is axis perm[i] of a plain layout."""
     assert not layout.blocked
-    pick = lambda values: tuple(values[p] for p in perm)  # noqa: E731
-    halo = pick(layout.halo) if layout.halo else ()
-    return replace(layout, shape=pick(layout.shape), strides=pick(layout.strides), halo=halo)
+    return replace(
+        layout,
+        shape=tuple(layout.shape[p] for p in perm),
+        strides=tuple(layout.strides[p] for p in perm),
+        halo=tuple(layout.halo[p] for p in perm) if layout.halo else (),
+    )

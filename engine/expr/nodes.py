@@ -63,7 +63,7 @@ class Const(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Read(Expr):
-    """An element of a tensor.  Outside the tensor it gives `fill`; None promises "never outside"."""
+    """An element of a tensor; outside it gives `fill` (None: it is never outside)."""
 
     tensor: str
     index: tuple[Affine, ...]

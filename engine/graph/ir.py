@@ -74,7 +74,7 @@ class Graph:
         constants: Mapping[str, NDArray[Any]] | None = None,
         values: Mapping[str, Value] | None = None,
     ) -> Graph:
-        """The same network with other nodes; constants and values that nothing names are dropped."""
+        """The same network with other nodes, without constants and values that nothing names."""
         constants = self.constants if constants is None else constants
         values = self.values if values is None else values
         named = set(self.inputs) | set(self.outputs)
