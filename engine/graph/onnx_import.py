@@ -288,7 +288,13 @@ class _Walk:
         if condition is not None:
             taken = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
             return self._inline(call.attrs[taken], env, opsets)
-        sides = [self._inline(call.attrs[k], env, opsets) for k in ("then_branch", "else_branch")]
+        sides = []
+        for key in ("then_branch", "else_branch"):
+            try:
+                sides.append(self._inline(call.attrs[key], env, opsets))
+            except Unsupported as error:
+                why = f"the input data decides which branch runs, and {key} cannot be imported"
+                raise Unsupported(f"{why}: {error}") from error
         pairs = list(zip(*sides, strict=True))
         if any((b.shape(t), b.dtype(t)) != (b.shape(e), b.dtype(e)) for t, e in pairs):
             raise Unsupported(

@@ -258,6 +258,14 @@ def test_branches_of_other_shapes_need_a_constant_condition() -> None:
         load_proto(m)
 
 
+def test_a_branch_that_cannot_be_imported_is_named() -> None:
+    choice = branches([node("Exp", "x", "r")], [node("NonZero", "x", "r")])
+    m = model([choice], {"x": [3]}, ["y"])
+    m.graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
+    with pytest.raises(ModelError, match=r"node 'choice'.*else_branch .*NonZero inside it"):
+        load_proto(m)
+
+
 # names ------------------------------------------------------------------------------------------
 def test_node_names_are_unique() -> None:
     graph = load_model(CASES / "G1-43.onnx")
