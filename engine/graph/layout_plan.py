@@ -98,6 +98,7 @@ class _Planner:
     native: dict[str, str] = field(default_factory=dict)
     form: dict[str, Format] = field(default_factory=dict)
     placed: dict[str, tuple[str, int]] = field(default_factory=dict)
+    within: dict[str, tuple[str, int]] = field(default_factory=dict)
     maker: dict[str, Item] = field(default_factory=dict)
     readers: dict[str, list[Item]] = field(default_factory=dict)
 
@@ -123,13 +124,30 @@ class _Planner:
         if item.role is not Role.VIEW:
             return
         node = item.nodes[0]
-        if node.op == "Concat":
+        if node.op == "Concat" and not self._within_another(node):
             for i, part in enumerate(node.inputs):
                 if self._claimable(part) and self._same_form(part, node.output):
                     self.placed[part] = (node.output, i)
         transposed = node.op == "Transpose" and self._writes_transposed(node)
         if transposed or (node.op == "Reshape" and self._writes_output(node)):
             self.placed[node.inputs[0]] = (node.output, 0)
+
+    def _within_another(self, node: Node) -> bool:
+        """Whether all parts lie side by side in a later Concat already, as in dense blocks.
+
+        The value is then a slice of that one: [a b] of [a b c].
+        """
+        places = [self.placed.get(part, ("", -1)) for part in node.inputs]
+        whole, first = places[0]
+        side_by_side = places == [(whole, first + i) for i in range(len(places))]
+        free = node.output not in self.graph.outputs and node.output not in self.placed
+        if not (whole and side_by_side and free and self._same_form(node.output, whole)):
+            return False
+        other = self.maker[whole].nodes[0]
+        if other.op != "Concat" or other.attrs["axis"] != node.attrs["axis"]:
+            return False
+        self.within[node.output] = (whole, first)
+        return True
 
     def _claimable(self, value: str) -> bool:
         maker = self.maker.get(value)
@@ -185,10 +203,11 @@ class _Planner:
     def _own_cell(self, value: str) -> str:
         """A cell for a value that a step computes: its own buffer, or its place in another's."""
         shape, form = self.graph.shape(value), self.form[value]
-        if value in self.placed:
-            self._open_whole(self.placed[value][0])
+        place = self.placed.get(value) or self.within.get(value)
+        if place is not None:
+            self._open_whole(place[0])
             name = value
-            self._part(name, value, *self.placed[value])
+            self._part(name, value, *place)
         else:
             outside = value in self.graph.outputs
             name = f"{value}@inner" if outside and form is Format.BLOCKED else value
@@ -213,7 +232,7 @@ class _Planner:
         axis = int(node.attrs["axis"])
         sizes = [self.graph.shape(n)[axis] for n in node.inputs]
         start = [0, *accumulate(sizes)][position]
-        view = sliced(axis, start, sizes[position])
+        view = sliced(axis, start, shape[axis])
         self.cells.view(name, home, shape, form, view, halo=form is Format.BLOCKED)
 
     def _place_view(self, node: Node) -> None:
@@ -245,6 +264,8 @@ class _Planner:
 
     def _place_concat(self, node: Node) -> None:
         self._open_whole(node.output)
+        if node.output in self.within:
+            return
         for i, part in enumerate(node.inputs):
             if self.placed.get(part) == (node.output, i):
                 continue

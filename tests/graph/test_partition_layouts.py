@@ -84,6 +84,21 @@ def test_a_value_in_two_concats_is_copied_into_one():
     anchors(nodes, {"x": (1, 16, 6, 6)}, ["y", "z"], constants)
 
 
+def test_dense_blocks_grow_in_one_buffer():
+    nodes, parts = [node("Conv", "x w0", "f0", **PADS)], ["f0"]
+    for i in range(1, 4):
+        nodes += [
+            node("Concat", " ".join(parts), f"c{i}", axis=1), node("Relu", f"c{i}", f"r{i}"),
+            node("Conv", f"r{i} w{i}", f"f{i}", **PADS),
+        ]  # fmt: skip
+        parts.append(f"f{i}")
+    nodes += [node("Concat", " ".join(parts), "c4", axis=1), node("Conv", "c4 w4", "y", **PADS)]
+    constants = weights(**{f"w{i}": (16, 16 * max(i, 1), 3, 3) for i in range(5)})
+    found, low = anchors(nodes, {"x": (2, 16, 5, 5)}, ["y"], constants)
+    assert {buffer(low, n) for n in (*parts, "c2", "c3", "c4")} == {"c4"}
+    assert found.count("copy") == 2  # the network's input and output
+
+
 def test_concat_of_uneven_channels_goes_through_plain_buffers():
     nodes = [
         node("Conv", "x w", "a"), node("Conv", "x v", "b"), node("Concat", "a b", "c", axis=1),
