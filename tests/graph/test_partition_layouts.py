@@ -244,6 +244,18 @@ def steps(rank, size):
     }
 
 
+def dense_block(table, a, b, c, out):
+    """[a b] and [a b c], a part of each, and the sum of the parts."""
+    names = [f"{out}{i}" for i in range(4)]
+    return [
+        node("Concat", f"{a} {b}", names[0], axis=1),
+        node("Concat", f"{a} {b} {c}", names[1], axis=1),
+        table["half"](names[0], "", names[2]),
+        table["half"](names[1], "", names[3]),
+        table["add"](names[2], names[3], out),
+    ]
+
+
 def operands(rank, size, start):
     """The constants that `steps` names."""
     taps, ones = (3,) * (rank - 2), (1,) * (rank - 2)
@@ -266,14 +278,16 @@ def operands(rank, size, start):
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_random_networks_compute_the_same(data):
-    """Any mix of operators; "twice" is followed by "half", "average" by "spread"."""
+    """Any mix of operators; a "twice" ends with a "half", an "average" with a "spread"."""
     size, rank = data.draw(st.sampled_from([(16, 4), (20, 4), (16, 3), (20, 3), (5, 5)]))
     table, nodes, known = steps(rank, size), [], ["x"]
     for i in range(data.draw(st.integers(2, 10))):
-        op = data.draw(st.sampled_from(sorted(set(table) - {"half", "spread"})))
+        op = data.draw(st.sampled_from(["dense", *sorted(set(table) - {"half", "spread"})]))
         a, b = data.draw(st.sampled_from(known)), data.draw(st.sampled_from(known))
         out, second = f"v{i}", {"twice": "half", "average": "spread"}.get(op)
-        if second:
+        if op == "dense":
+            nodes += dense_block(table, a, b, data.draw(st.sampled_from(known)), out)
+        elif second:
             nodes += [table[op](a, b, out + "i"), table[second](out + "i", b, out)]
         else:
             nodes.append(table[op](a, b, out))
