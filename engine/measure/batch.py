@@ -134,6 +134,7 @@ class Batch:
         results = [Result(first + i) for i in range(len(schedules))]
         self._schedules = {r.number: s for r, s in zip(results, schedules, strict=True)}
         self._results = {r.number: r for r in results}
+        self._fleet.poll(0.0)  # workers that died between two rounds are started again
         self._first_look()
         calm = self._calm()
         for _ in range(self._options.passes):

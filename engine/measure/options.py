@@ -21,7 +21,7 @@ class MeasureOptions:
     """Interleaved passes over a batch; the minimum over all of them is the latency."""
     repeat: int = 1
     """Repeats of each candidate in each pass."""
-    min_repeat_ms: float = 3.0
+    min_repeat_ms: float = 2.0
     """Milliseconds that one repeat lasts at least; calls are added until it does."""
     finalists: int = 3
     """Best candidates of a batch that are measured again at its end."""

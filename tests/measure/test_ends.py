@@ -138,6 +138,17 @@ def test_forked_copy_leaves_the_workers_alone(measurer: Callable[..., Measurer])
     assert maker.measure(search_task(), [good()])[0].valid
 
 
+def test_workers_killed_between_rounds(measurer: Callable[..., Measurer]) -> None:
+    maker = measurer()
+    assert maker.measure(search_task(), [good()])[0].valid
+    before = maker.pids
+    for pid in before:
+        os.kill(pid, signal.SIGKILL)
+    assert wait_until(lambda: not any(map(alive, before)))
+    assert maker.measure(search_task(), [good()])[0].valid
+    assert not set(before) & set(maker.pids)
+
+
 def test_signals_do_not_disturb(measurer: Callable[..., Measurer]) -> None:
     """G6-10: resize, stop and continue, of tuner and workers."""
     maker = measurer(timeout_s=1.5, min_repeat_ms=20.0, passes=3)

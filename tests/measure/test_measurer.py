@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hostile import bad, good, search_task
 from watching import alive, wait_until
@@ -87,6 +88,23 @@ def test_hostile_candidates_among_good_ones(measurer: Make) -> None:
     assert not any(alive(pid) for pid in pids)
     assert not folder.exists()
     assert not list(folder.parent.iterdir())
+
+
+@pytest.mark.slow
+def test_campaign(measurer: Make) -> None:
+    """Many hostile candidates of all kinds, mixed at random, over several rounds."""
+    rng = np.random.default_rng(5)
+    maker = measurer(timeout_s=10.0, compile_timeout_s=10.0)
+    right = 0
+    for round_index in range(4):
+        kinds = ["good"] * 25 + list(rng.choice(list(EXPECTED), 25))
+        rng.shuffle(kinds)
+        schedules = [good() if kind == "good" else bad(kind) for kind in kinds]
+        records = maker.measure(search_task(), schedules, round_index=round_index)
+        expected = [EXPECTED.get(kind, (ErrorKind.OK, ""))[0] for kind in kinds]
+        assert [r.error for r in records] == expected
+        right += sum(r.valid for r in records)
+    assert right == 100
 
 
 def test_hanging_candidates(measurer: Make) -> None:
