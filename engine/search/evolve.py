@@ -1,36 +1,36 @@
 """Evolutionary search over a task's whole population, scored by the cost model.
 
 In: a space, a model, good starting points, keys of what was measured.  Out: the best unseen
-candidates, best first, with what the model expects of each.  One generation:
+candidates, best first, with what the model expects of each.  The space's library is scored first
+and tells which sketches are worth a closer look; then, generation by generation,
 
-    parents (by rank) --mutate | cross | fresh sample--> legal children --score--> best `population`
+    parents (by rank) --mutate | cross--> legal children --score--> best `population`
 
 A candidate's merit is its lower confidence bound: log seconds minus `curiosity` deviations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.search.cost_model import Prediction, Predictor
+from engine.search.cost_model import Predictor
 from engine.search.population import Pool, TaskSpace, join
-from engine.search.protocol import Floats, Integers
+from engine.search.protocol import Features, Floats, Integers, Mask
 
 
 @dataclass(frozen=True, slots=True)
 class EvolveOptions:
     """Sizes and rates of the search."""
 
-    population: int = 1024
-    """Candidates kept from one generation to the next."""
+    population: int = 512
+    """Candidates kept, and children born, in each generation."""
     generations: int = 4
-    """Rounds of children after the first sample."""
-    fresh: float = 0.1
-    """Share of each generation drawn anew."""
+    """Rounds of children after the library is scored."""
+    sketches: int = 4
+    """Sketches, by their best candidate, that go on evolving."""
     crossover: float = 0.25
     """Share of the children with two parents; the others are mutants."""
     curiosity: float = 1.0
@@ -43,37 +43,45 @@ class EvolveOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
-    """Candidates with the model's view of them, best merit (lowest) first."""
+    """Candidates with their features and the model's view of them, best merit (lowest) first."""
 
     pool: Pool
+    features: Features
     merit: Floats
     log_seconds: Floats
 
     def __len__(self) -> int:
         return len(self.pool)
 
-    def take(self, index: Integers | slice) -> Scored:
-        return Scored(self.pool.take(index), self.merit[index], self.log_seconds[index])
+    def take(self, index: Integers | Mask | slice) -> Scored:
+        return Scored(
+            self.pool.take(index), self.features[index], self.merit[index], self.log_seconds[index]
+        )
 
 
-Evaluate = Callable[[Pool], Scored]
+@dataclass(frozen=True, slots=True)
+class Evaluator:
+    """Scores any candidates of the space."""
 
+    space: TaskSpace
+    model: Predictor
+    curiosity: float
 
-def evaluator(space: TaskSpace, model: Predictor, curiosity: float) -> Evaluate:
-    """A function that scores any pool of the space."""
-
-    def evaluate(pool: Pool) -> Scored:
-        found: Prediction = model.predict(space.features(pool))
-        merit = found.log_seconds - curiosity * found.deviation
+    def __call__(self, pool: Pool, features: Features | None = None) -> Scored:
+        """The candidates in the order of their merit."""
+        known = self.space.features(pool) if features is None else features
+        found = self.model.predict(known)
+        merit = found.log_seconds - self.curiosity * found.deviation
         order = np.argsort(merit, kind="stable")
-        return Scored(pool, merit, found.log_seconds).take(order)
+        return Scored(pool, known, merit, found.log_seconds).take(order)
 
-    return evaluate
+    @property
+    def library(self) -> Scored:
+        return self(*self.space.library)
 
 
 def evolve(
-    space: TaskSpace,
-    evaluate: Evaluate,
+    evaluate: Evaluator,
     start: Pool,
     seen: NDArray[np.uint64],
     rng: np.random.Generator,
@@ -82,36 +90,40 @@ def evolve(
     """The best unseen candidates found, best first.
 
     `start` are known good candidates (measured ones too: they are parents, never proposals).  A
-    space small enough to be listed is scored whole instead.
+    space that the library holds whole is scored without evolution.
     """
-    n = options.population
-    if space.small and space.size <= n * options.generations:
-        everything = space.sample(len(space.sketches) * n * options.generations, rng)
-        return evaluate(everything.without(seen))
-    alive = evaluate(join([start, space.sample(n, rng)]).unique())
-    best = _unseen(alive, seen, n)
+    n, library = options.population, evaluate.library
+    if evaluate.space.complete:
+        return _unseen(library, seen, len(library))
+    best = _unseen(library, seen, n)
+    alive = _promising(_merge(evaluate(start.unique()), library, len(library)), options)
     for _ in range(options.generations):
-        born = evaluate(_children(space, alive, rng, options).unique().without(alive.pool.keys))
+        children = _children(evaluate.space, alive, rng, options)
+        born = evaluate(children.unique().without(alive.pool.keys))
         alive = _merge(alive, born, n)
         best = _merge(best, _unseen(born, seen, n), n)
     return best
+
+
+def _promising(scored: Scored, options: EvolveOptions) -> Scored:
+    """The best candidates of the best few sketches."""
+    _, first = np.unique(scored.pool.which, return_index=True)
+    chosen = scored.pool.which[np.sort(first)[: options.sketches]]
+    kept = np.flatnonzero(np.isin(scored.pool.which, chosen))
+    return scored.take(kept[: options.population])
 
 
 def _children(
     space: TaskSpace, alive: Scored, rng: np.random.Generator, options: EvolveOptions
 ) -> Pool:
     """Children of parents drawn with a probability that falls with their rank."""
-    n = options.population
     rank = np.arange(len(alive))
     chance = np.exp(-4.0 * rank / max(1, len(rank)))
-    count = int(n * (1.0 - options.fresh))
-    parents = alive.pool.take(rng.choice(len(rank), count, p=chance / chance.sum()))
-    pairs = int(count * options.crossover)
-    return join([
-        space.cross(parents.take(slice(0, pairs)), rng),
-        space.mutate(parents.take(slice(pairs, None)), rng),
-        space.sample(n - count, rng),
-    ])  # fmt: skip
+    drawn = rng.choice(len(rank), options.population, p=chance / chance.sum())
+    parents = alive.pool.take(drawn)
+    pairs = int(len(parents) * options.crossover)
+    crossed = space.cross(parents.take(slice(0, pairs)), rng)
+    return join([crossed, space.mutate(parents.take(slice(pairs, None)), rng)])
 
 
 def _unseen(scored: Scored, seen: NDArray[np.uint64], n: int) -> Scored:
@@ -120,12 +132,14 @@ def _unseen(scored: Scored, seen: NDArray[np.uint64], n: int) -> Scored:
 
 def _merge(left: Scored, right: Scored, n: int) -> Scored:
     """The best n different candidates of both."""
-    pool = join([left.pool, right.pool])
-    merit = np.concatenate([left.merit, right.merit])
-    seconds = np.concatenate([left.log_seconds, right.log_seconds])
-    _, first = np.unique(pool.keys, return_index=True)
-    order = first[np.lexsort((first, merit[first]))][:n]
-    return Scored(pool, merit, seconds).take(order)
+    both = Scored(
+        join([left.pool, right.pool]),
+        np.concatenate([left.features, right.features]),
+        np.concatenate([left.merit, right.merit]),
+        np.concatenate([left.log_seconds, right.log_seconds]),
+    )
+    _, first = np.unique(both.pool.keys, return_index=True)
+    return both.take(first[np.lexsort((first, both.merit[first]))][:n])
 
 
 def diverse(scored: Scored, n: int, distance: int) -> Scored:

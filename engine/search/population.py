@@ -22,6 +22,8 @@ from engine.search.protocol import Features, Integers, Mask, Rows, SketchLike
 
 ENUMERATE = 1 << 14
 """Sketches of at most so many points are listed whole, so that exhaustion is exact."""
+LIBRARY = 2048
+"""Candidates of a task whose features are computed once and scored anew each round."""
 _ATTEMPTS = 12
 _LANDMARKS = 256
 _NEIGHBOUR_SHARE = 0.75
@@ -101,9 +103,23 @@ class TaskSpace:
         return found
 
     @cached_property
+    def library(self) -> tuple[Pool, Features]:
+        """Legal candidates with their features, the same at every time: each sketch's share of
+        LIBRARY draws, or the whole space if it is not larger."""
+        number = LIBRARY * (len(self.sketches) if self.complete else 1)
+        pool = self.sample(number, np.random.default_rng(0))
+        return pool, self.features(pool)
+
+    @cached_property
+    def complete(self) -> bool:
+        """Whether the library holds the whole space."""
+        return self.small and self.size <= LIBRARY
+
+    @cached_property
     def landmarks(self) -> Features:
         """float32[m, F] of some legal candidates: how far each feature ranges in this space."""
-        return self.features(self.sample(_LANDMARKS, np.random.default_rng(0)))
+        features = self.library[1]
+        return features[:: max(1, len(features) // _LANDMARKS)]
 
     @property
     def size(self) -> int:
@@ -183,12 +199,13 @@ class TaskSpace:
         return join(born)
 
     def nearest(self, schedule: Schedule, rng: np.random.Generator) -> Pool:
-        """The legal candidate most like a schedule of another shape; empty if there is no sketch.
+        """The legal candidate most like a schedule of another shape; empty if no sketch is alike.
 
-        Each knob takes the value nearest on a log scale (missing ones their default); if the result
-        is illegal, the closest legal point among mutants of it is taken.
+        Of sketches the equal name or the most alike of the same algorithm is taken.  Each knob
+        takes the value nearest on a log scale (missing ones their default); if the result is
+        illegal, the closest legal point among mutants of it is taken.
         """
-        which = self._names.get(schedule.sketch)
+        which = self._likest(schedule.sketch)
         if which is None:
             return self.empty()
         goal = self._goal(which, schedule)
@@ -202,6 +219,19 @@ class TaskSpace:
             return self.empty()
         distance = np.abs(self._to_positions(which, legal) - goal).sum(1)
         return self.pool(which, legal[[int(distance.argmin())]])
+
+    def _likest(self, name: str) -> int | None:
+        """Number of the sketch of that name, or else of the one that shares most parts of it and
+        its first part, the algorithm ("winograd4.rows2.tiled")."""
+        if name in self._names:
+            return self._names[name]
+        parts = name.split(".")
+        shared = [
+            (len(set(parts) & set(other.split("."))), -i)
+            for other, i in self._names.items()
+            if other.split(".")[0] == parts[0]
+        ]
+        return -max(shared)[1] if shared else None
 
     def _goal(self, which: int, schedule: Schedule) -> Integers:
         default = self.sketches[which].default()

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from engine.graph.task import SearchTask
 from engine.records import MeasureRecord, Schedule
 from engine.search.cost_model import Predictor
-from engine.search.evolve import Evaluate, EvolveOptions, Scored, diverse, evaluator, evolve
+from engine.search.evolve import Evaluator, EvolveOptions, Scored, diverse, evolve
 from engine.search.population import Pool, TaskSpace, join
 from engine.search.protocol import SketchLike
 
-PARENTS = 128
+PARENTS = 32
 """So many of the best measured candidates start the evolution."""
 _DEFAULTS_SHARE = 0.5
 _SIMILAR_SHARE = 0.5
@@ -65,7 +65,7 @@ def propose_round(
         round_.add(space.defaults(), "default", limit=max(1, int(n * _DEFAULTS_SHARE)))
         round_.add(_carried_over(space, similar, rng), "similar", int(n * _SIMILAR_SHARE))
     else:
-        round_.add(round_.hardly_tried(), "sketch", limit=n // 4)
+        round_.take(round_.hardly_tried(), "sketch", limit=n // 4)
     round_.fill()
     return round_.proposals()
 
@@ -83,7 +83,7 @@ class _Round:
         options: EvolveOptions,
     ) -> None:
         self.space, self.n, self.rng, self.options = space, n, rng, options
-        self.evaluate: Evaluate = evaluator(space, model, options.curiosity)
+        self.evaluate = Evaluator(space, model, options.curiosity)
         self.measured, known = space.find([r.schedule for r in own])
         times = np.array([r.latency if r.valid else np.inf for r in own])[known]
         self.parents = self.measured.take(np.argsort(times, kind="stable")[:PARENTS])
@@ -104,15 +104,14 @@ class _Round:
             self.chosen.append((scored, origin))
             self.seen = np.concatenate([self.seen, scored.pool.keys])
 
-    def hardly_tried(self) -> Pool:
+    def hardly_tried(self) -> Scored:
         """The best looking candidate of every sketch with next to no measurements."""
         tried = np.bincount(self.measured.which, minlength=len(self.space.sketches))
-        drawn = self.space.sample(64 * len(tried), self.rng).without(self.seen)
-        best = [self.space.empty()]
-        for i in np.flatnonzero(tried < _HARDLY_TRIED).tolist():
-            mine = drawn.take(drawn.which == i)
-            best.append(self.evaluate(mine).pool.take(slice(0, 1)))
-        return join(best)
+        scored = self.evaluate.library
+        fresh = ~np.isin(scored.pool.keys, self.seen)
+        scored = scored.take(fresh & (tried[scored.pool.which] < _HARDLY_TRIED))
+        _, first = np.unique(scored.pool.which, return_index=True)
+        return scored.take(np.sort(first))
 
     def fill(self) -> None:
         """The rest of the round: evolved candidates and a random share."""
@@ -120,7 +119,7 @@ class _Round:
             return
         whim = min(self.left - 1, int(self.rng.binomial(self.n, self.options.random_share)))
         start = join([self.parents, *(s.pool for s, _ in self.chosen)])
-        best = evolve(self.space, self.evaluate, start, self.seen, self.rng, self.options)
+        best = evolve(self.evaluate, start, self.seen, self.rng, self.options)
         wanted = self.left - max(0, whim)
         self.take(diverse(best, wanted, self.options.distance), "model", wanted)
         if self.left > 0:
@@ -133,7 +132,7 @@ class _Round:
         found: list[Proposal] = []
         for scored, origin in self.chosen:
             seconds = np.exp(scored.log_seconds).tolist()
-            rows = self.space.features(scored.pool).tolist()
+            rows = scored.features.tolist()
             schedules = self.space.schedules(scored.pool)
             found += [
                 Proposal(s, t, origin, tuple(f))

@@ -7,7 +7,7 @@ and latencies in the order of the records, with every failure marked by an infin
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,6 +54,22 @@ class Samples:
         return Samples(clean, seconds, keys)
 
 
+_NOTHING = Samples.make(np.zeros((0, 0), np.float32), [], [])
+
+
+def _joined(old: Samples, new: Samples) -> Samples:
+    """Both, in order; of rows with different features only the newer ones."""
+    if not len(new):
+        return old
+    if not len(old) or old.features.shape[1] != new.features.shape[1]:
+        return new
+    return Samples(
+        np.concatenate([old.features, new.features]),
+        np.concatenate([old.latency, new.latency]),
+        np.concatenate([old.workload, new.workload]),
+    )
+
+
 FeatureSource = Callable[[str], TaskSpace | None]
 """Workload key -> its space, None for a workload whose computation is not at hand."""
 
@@ -68,24 +84,37 @@ class FeatureTable:
     def __init__(self, source: FeatureSource) -> None:
         self._source = source
         self._found: dict[tuple[str, str], Features | None] = {}
+        self._last: tuple[list[MeasureRecord], Samples] = ([], _NOTHING)
 
-    def samples(self, records: Iterable[MeasureRecord]) -> Samples:
-        """Rows of all usable records, in order; machine faults teach nothing and are left out."""
+    def samples(self, records: Sequence[MeasureRecord]) -> Samples:
+        """Rows of all usable records, in order; machine faults teach nothing and are left out.
+
+        When the records are those of the last call and some more, only those are worked on.
+        """
+        known, rows = self._last
+        n = len(known)
+        if (
+            not n
+            or len(records) < n
+            or records[0] is not known[0]
+            or records[n - 1] is not known[-1]
+        ):
+            n, rows = 0, _NOTHING
+        rows = _joined(rows, self._new(records[n:]))
+        self._last = (list(records), rows)
+        return rows
+
+    def _new(self, records: Sequence[MeasureRecord]) -> Samples:
         usable = [r for r in records if r.error not in _NOT_THE_CANDIDATES_FAULT]
         self._fill(usable)
-        rows, kept = [], []
-        for record in usable:
-            row = self._found[record.workload_key, record.schedule.key]
-            if row is not None:
-                rows.append(row)
-                kept.append(record)
-        width = len(rows[-1]) if rows else 0
-        same = [i for i, row in enumerate(rows) if len(row) == width]
-        matrix = np.array([rows[i] for i in same], np.float32).reshape(len(same), width)
+        found = [(r, self._found[r.workload_key, r.schedule.key]) for r in usable]
+        kept = [(r, row) for r, row in found if row is not None]
+        width = len(kept[-1][1]) if kept else 0
+        kept = [(r, row) for r, row in kept if len(row) == width]
         return Samples.make(
-            matrix,
-            [kept[i].latency if kept[i].valid else math.inf for i in same],
-            [kept[i].workload_key for i in same],
+            np.array([row for _, row in kept], np.float32).reshape(len(kept), width),
+            [r.latency if r.valid else math.inf for r, _ in kept],
+            [r.workload_key for r, _ in kept],
         )
 
     def _fill(self, records: Sequence[MeasureRecord]) -> None:

@@ -146,6 +146,31 @@ def test_an_illegal_carry_over_lands_on_a_legal_neighbour(space: TaskSpace) -> N
     assert not len(space.nearest(Schedule("nowhere", {}), np.random.default_rng(0)))
 
 
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [
+        ("winograd2.rows4.tile", "winograd2.tile"),
+        ("winograd2.rows9.attached", "winograd2.tile"),
+        ("direct.attached", "direct.tile"),
+        ("winograd4.tile", None),
+    ],
+)
+def test_a_schedule_of_a_missing_sketch_goes_to_the_likest(
+    space: TaskSpace, name: str, taken: str | None
+) -> None:
+    pool = space.nearest(Schedule(name, {"mr": 7}), np.random.default_rng(0))
+    assert [s.sketch for s in space.schedules(pool)] == ([taken] if taken else [])
+
+
+def test_the_library_is_fixed_and_holds_small_spaces_whole(space: TaskSpace) -> None:
+    pool, features = space.library
+    assert (pool.keys == TaskSpace((WIDE, OTHER), 2).library[0].keys).all()
+    assert len(pool) == len(features) == 2048 and not space.complete
+    few = TaskSpace((Few(),))
+    assert few.complete and len(few.library[0]) == 5
+    assert 200 <= len(space.landmarks) <= 300
+
+
 def test_a_task_without_sketches_is_refused() -> None:
     with pytest.raises(ValueError, match="sketch"):
         TaskSpace(())

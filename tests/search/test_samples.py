@@ -72,6 +72,17 @@ def test_failures_count_and_machine_faults_do_not() -> None:
     assert np.isfinite(found.latency).tolist() == [True, False]
 
 
+def test_more_records_of_the_same_history_extend_the_rows() -> None:
+    history = records(12)
+    table = FeatureTable(lambda key: SPACE)
+    table.samples(history[:5])
+    grown = table.samples(history)
+    whole = FeatureTable(lambda key: SPACE).samples(history)
+    assert (grown.features == whole.features).all() and (grown.latency == whole.latency).all()
+    assert len(table.samples(history[3:])) == 9
+    assert len(table.samples(())) == 0
+
+
 def test_no_records() -> None:
     found = FeatureTable(lambda key: SPACE).samples(())
     assert len(found) == 0 and len(found.of("w")) == 0
