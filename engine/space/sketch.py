@@ -92,12 +92,14 @@ class Sketch:
         return Schedule(self.name, {k.name: int(v) for k, v in zip(self.knobs, row, strict=True)})
 
     def row(self, schedule: Schedule) -> Matrix | None:
-        """The row of a schedule; None if it belongs to another sketch or has other knobs."""
+        """The row of a schedule; None if it belongs to another sketch, has other knobs, or asks for
+        a register tile far beyond the registers."""
         if schedule.sketch != self.name or set(schedule.knobs) != {k.name for k in self.knobs}:
             return None
         row = np.array([schedule.knobs[k.name] for k in self.knobs], dtype=np.int64)
         legal = all(v in k.values for v, k in zip(row, self.knobs, strict=True))
-        return row if legal else None
+        columns = self.columns(row[None])
+        return row if legal and all(t.fits(columns, 1)[0] for t in self.tilings) else None
 
     def program(self, schedule: Schedule) -> Program:
         """All loops of a schedule of this sketch."""

@@ -27,6 +27,7 @@ from engine.space.skeleton import Group, Skeleton
 Columns = Mapping[str, NDArray[np.int64]]
 
 _MAX_BODIES = 8
+_MAX_SPILL = 4
 _TILES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
 _OUTER_TILES = (1, 2, 3, 4, 7)
 _VECTORS = (1, 2, 3, 4, 6, 8)
@@ -282,6 +283,11 @@ class Tiling:
         for tile in self.tile_columns(columns, n).values():
             total = total * tile
         return total
+
+    def fits(self, columns: Columns, n: int) -> NDArray[np.bool_]:
+        """Whether the register tile stays small enough to be spilled; beyond, code and stack grow
+        without bound."""
+        return self.accumulators(columns, n) <= _MAX_SPILL * self.skeleton.target.vector_registers
 
     def block_trips(self, columns: Columns, n: int) -> NDArray[np.int64]:
         """Parallel work items: iterations of the block loops together."""
