@@ -24,7 +24,7 @@ from flows.night_report import night_markdown
 from flows.parameters import NightlyParameters, run_parameters
 from flows.progress import Progress, Snapshot, watcher
 from flows.report import artifact_key, publish
-from flows.tune import describe_failure, tuning_rounds
+from flows.tune import describe_failure, select_candidates, tuning_rounds
 from tasks.finding import find_models
 from tasks.machine import night_lock
 from tasks.night import Candidate, NightResult, Outcome
@@ -74,7 +74,9 @@ def nightly(job: NightlyParameters) -> NightReport:
     """Tune many networks in one window, then compile, verify, time and publish each."""
     began, progress = time.monotonic(), watcher()
     with night_lock():
-        options = SessionOptions(job.db, job.target, job.threads, job.seed, str(flow_run.id or ""))
+        options = SessionOptions(
+            job.db, job.target, job.threads, job.seed, str(flow_run.id or ""), job.accuracy
+        )
         with TuningSession(options, progress.say) as session:
             session.stop = stop_event()
             failures = _load(session, job, progress)
@@ -125,6 +127,7 @@ def _tune(
     status, message = RunStatus.FAILED, "ended by an error"
     try:
         last = tuning_rounds(session, budget, progress)
+        select_candidates(session, progress)
         status = RunStatus.CANCELLED if session.stop.is_set() else RunStatus.FINISHED
         message = ""
     except BaseException as error:
@@ -174,7 +177,7 @@ def _settle(
     file = str(Path(scratch) / f"{name}.net")
     built = compile_task(
         model, file, db=job.db, target=job.target, threads=job.threads, shapes=shapes,
-        batch=job.batch, check=False, register=False,
+        batch=job.batch, accuracy=job.accuracy, check=False, register=False,
     )  # fmt: skip
     checked = verify_task(file, model, shapes=shapes, batch=job.batch, threads=built.threads)
     old = current(job.folder, name)

@@ -14,6 +14,7 @@ from prefect import flow
 from prefect.runtime import flow_run
 
 from db.values import RunStatus
+from engine.errors import NoctuneError
 from flows.budget import Budget
 from flows.interrupts import stop_event
 from flows.parameters import TuneParameters, run_parameters
@@ -21,6 +22,9 @@ from flows.progress import Progress, Snapshot, snapshot, watcher
 from flows.report import ProgressBar, artifact_key, publish, tuning_markdown
 from tasks.session import Choice, RoundOutcome, SessionOptions, TuningSession
 from tasks.stages import load_network_task, prepare_task, select_task, tune_round_task
+
+FAILURES_IN_A_ROW = 3
+"""So many search tasks that fail one after the other are no matter of a task: the run ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,7 @@ def tune(job: TuneParameters) -> TuneResult:
         status, message = RunStatus.FAILED, "ended by an error"
         try:
             last = tuning_rounds(session, budget, progress)
-            _select(session, progress)
+            select_candidates(session, progress)
             status, message = _ending(session)
         except BaseException as error:
             status, message = describe_failure(error)
@@ -100,10 +104,14 @@ def _open(session: TuningSession, job: TuneParameters, progress: Progress) -> No
 
 
 def tuning_rounds(session: TuningSession, budget: Budget, progress: Progress) -> Snapshot:
-    """Rounds until the budget is spent, the search is exhausted or somebody asks to stop."""
+    """Rounds until the budget is spent, the search is exhausted or somebody asks to stop.
+
+    A search task whose round fails in spite of retries is given up; the others go on.
+    """
     names = [network.name for network in session.networks]
     bar = ProgressBar(artifact_key("progress", *names), f"Tuning {', '.join(names)}")
     last: RoundOutcome | None = None
+    failures = 0
     while True:
         choice = session.choose()
         now = snapshot(session, budget, choice, last)
@@ -113,11 +121,23 @@ def tuning_rounds(session: TuningSession, budget: Budget, progress: Progress) ->
         size = budget.next_round(len(now.rows), unmeasured)
         if choice is None or size == 0 or session.stop.is_set():
             return now
-        last = tune_round_task(session, choice.index, choice.reason, size, _label(session, choice))
+        label = _label(session, choice)
+        try:
+            last = tune_round_task(session, choice.index, choice.reason, size, label)
+        except NoctuneError:
+            raise
+        except Exception as error:
+            failures += 1
+            if failures == FAILURES_IN_A_ROW:
+                raise
+            session.give_up(choice)
+            progress.say(f"{label}: given up after {type(error).__name__}: {error}")
+            continue
+        failures = 0
         budget.spend(last.trials)
 
 
-def _select(session: TuningSession, progress: Progress) -> None:
+def select_candidates(session: TuningSession, progress: Progress) -> None:
     """The best few of each task are tried inside the network, unless somebody asked to stop."""
     if session.stop.is_set():
         return

@@ -153,6 +153,11 @@ class TuningSession:
         """The search task that shortens the networks most; None when all spaces are exhausted."""
         return self._search.choose(self.exhausted)
 
+    def give_up(self, choice: Choice) -> None:
+        """Give the task no further round in this session."""
+        self.exhausted.add(self.search_tasks[choice.index].key)
+        self._pending = None
+
     def run_round(self, choice: Choice, size: int) -> RoundOutcome:
         """Propose, measure and commit one round.
 

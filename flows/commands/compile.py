@@ -76,6 +76,7 @@ def _compile_as_flow(args: argparse.Namespace) -> int:
         threads=args.threads,
         shapes={name: list(shape) for name, shape in args.shape},
         batch=args.batch,
+        accuracy=args.accuracy,
         verify=not args.no_verify,
     )
     return _show(args, compile_network(job))

@@ -12,6 +12,7 @@ import json
 from dataclasses import asdict
 
 from flows.options import (
+    add_accuracy,
     add_db,
     add_json,
     add_shape,
@@ -47,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shape(parser)
     add_db(parser)
     add_target(parser)
+    add_accuracy(parser)
     add_json(parser)
     add_verbose(parser)
 
@@ -93,6 +95,7 @@ def _nightly(args: argparse.Namespace) -> int:
             threads=args.threads,
             shapes={name: list(shape) for name, shape in args.shape},
             batch=args.batch,
+            accuracy=args.accuracy,
         )
     )
     if args.json:

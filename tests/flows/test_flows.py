@@ -1,0 +1,217 @@
+"""The flows end to end on tiny networks, with Prefect's server, real candidates and SQLite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from db.store import Store, open_store
+from db.values import RunStatus
+from engine.errors import ModelError, NoctuneError
+from engine.records import MeasureRecord, TimingMode
+from engine.runtime.network import load
+from flows.compile import compile_network
+from flows.distill import distill
+from flows.evaluate import evaluate
+from flows.interrupts import stoppable
+from flows.nightly import nightly
+from flows.parameters import (
+    CompileParameters,
+    DistillParameters,
+    EvaluateParameters,
+    NightlyParameters,
+    TuneParameters,
+)
+from flows.progress import LineProgress, Snapshot, watching
+from flows.tune import tune
+from tasks.machine import night_lock
+from tasks.night import Outcome
+from tasks.publishing import versions
+from tasks.session import TuningSession
+from tests.flows.conftest import write_model
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect_server")]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(write_model(tmp_path_factory.mktemp("model") / "Tiny_Net v1.onnx"))
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> str:
+    return str(tmp_path / "noctune.sqlite")
+
+
+def test_tune_compile_evaluate_distill(model: str, db: str, tmp_path: Path) -> None:
+    first = tune(TuneParameters(models=[model], trials=12, db=db, threads=1))
+    assert first.trials == 12 and not first.interrupted
+    assert [row["trials"] for row in first.table] and sum(r["trials"] for r in first.table) == 12
+    assert first.estimates["Tiny_Net v1"]
+
+    again = tune(TuneParameters(models=[model], trials=4, db=db, threads=1))
+    assert again.trials == 4 and sum(r["trials"] for r in again.table) == 16
+    with open_store(db) as store:
+        records = trials(store)
+        assert len(records) == 16 == len({(r.workload_key, r.schedule.key) for r in records})
+        assert all(r.extra["features"] and r.extra["origin"] for r in records)
+        assert [r.status for r in store.runs()] == [RunStatus.FINISHED] * 2
+
+    net = str(tmp_path / "tiny.net")
+    built = compile_network(CompileParameters(model=model, output=net, db=db, threads=1))
+    assert built.tuned == 2 and not built.untuned and built.verification["ok"]
+    assert load(net)(np.zeros((1, 3, 12, 12), np.float32)).shape == (1, 8, 12, 12)
+
+    job = EvaluateParameters(
+        path=net, model=model, db=db, threads=1, repeat=2, min_repeat_ms=2, against=[]
+    )
+    found = evaluate(job)
+    assert found.verification["ok"] and found.timing["noctune"]["median_ms"] > 0
+    with open_store(db) as store:
+        assert [e.network for e in store.evaluations()] == ["Tiny_Net v1"]
+
+    before = Path(net).read_bytes()
+    report = distill(DistillParameters(db=db, keep=1, spread=0))
+    assert report.removed >= 14 and Path(report.archive).is_file()
+    with open_store(db) as store:
+        assert len(trials(store)) == 2
+    compile_network(CompileParameters(model=model, output=net, db=db, threads=1))
+    assert Path(net).read_bytes() == before, "distilling changes no network"
+
+
+def trials(store: Store) -> list[MeasureRecord]:
+    """What the rounds measured, without the selection inside the network."""
+    return [r for r in store.iter_records() if r.scope.timing_mode is TimingMode.COLD_WEIGHTS]
+
+
+class StopAfter(LineProgress):
+    """Sets the event when so many rounds are done, as Ctrl-C would."""
+
+    def __init__(self, event: object, rounds: int) -> None:
+        super().__init__()
+        self.event, self.rounds = event, rounds
+
+    def update(self, now: Snapshot) -> None:
+        if now.last is not None and now.last.round_index + 1 >= self.rounds:
+            self.event.set()  # type: ignore[attr-defined]
+
+
+def test_a_stop_keeps_all_records(model: str, db: str) -> None:
+    said: list[str] = []
+    with stoppable(said.append) as event, watching(StopAfter(event, 2)):
+        found = tune(TuneParameters(models=[model], trials=1000, db=db, threads=1))
+    assert found.interrupted and 0 < found.trials < 1000
+    with open_store(db) as store:
+        assert len(trials(store)) == found.trials
+        assert store.runs()[0].status is RunStatus.CANCELLED
+
+
+def test_a_retried_round_adds_no_rows(model: str, db: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G4-06: the third round fails once after measuring; nothing is measured or stored twice."""
+    measured, commit = [], TuningSession._commit
+    measure = TuningSession._measure
+
+    def counted(self: TuningSession, *args: object) -> object:
+        measured.append(self.round_index)
+        return measure(self, *args)  # type: ignore[arg-type]
+
+    def fail_once(self: TuningSession, *args: object) -> None:
+        if self.round_index == 2 and measured.count(2) == 1 and "failed" not in failed:
+            failed.append("failed")
+            raise OSError("the disk blinked")
+        commit(self, *args)  # type: ignore[arg-type]
+
+    failed: list[str] = []
+    monkeypatch.setattr(TuningSession, "_measure", counted)
+    monkeypatch.setattr(TuningSession, "_commit", fail_once)
+    found = tune(TuneParameters(models=[model], trials=32, db=db, threads=1))
+    assert failed == ["failed"]
+    assert measured == sorted(set(measured)), "each round was measured once"
+    with open_store(db) as store:
+        assert len(trials(store)) == found.trials == 32
+        assert [r.index for r in store.rounds(found.run_id) if r.trials] == measured
+
+
+def test_a_run_that_is_taken_up_again_counts_what_it_has(model: str, db: str) -> None:
+    """G4-06, as `prefect flow-run retry` does it: the same run id, the same budget."""
+    job = TuneParameters(models=[model], trials=8, db=db, threads=1, run_id="night-1")
+    assert tune(job).trials == 8
+    longer = job.model_copy(update={"trials": 12})
+    assert tune(longer).trials == 12
+    with open_store(db) as store:
+        assert len(trials(store)) == 12 and len(store.runs()) == 1
+
+
+def test_bad_input_fails_the_flow_with_our_error(db: str, tmp_path: Path) -> None:
+    (tmp_path / "broken.onnx").write_bytes(b"junk")
+    with pytest.raises(ModelError):
+        tune(TuneParameters(models=[str(tmp_path / "broken.onnx")], trials=4, db=db))
+    with pytest.raises(NoctuneError, match="nosuch"):
+        tune(TuneParameters(models=["mlp"], trials=4, db="postgresql://127.0.0.1:1/nosuch"))
+
+
+def test_two_nights(model: str, db: str, tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    (models / "good.onnx").write_bytes(Path(model).read_bytes())
+    (models / "broken.onnx").write_bytes(b"junk")
+    write_model(models / "wide.onnx", 16)
+    job = NightlyParameters(
+        models=[str(models)], trials=32, db=db, threads=1, folder=str(tmp_path / "out"),
+        repeat=1, min_repeat_ms=2, against=[], keep_versions=2,
+    )  # fmt: skip
+    first = nightly(job)
+    outcomes = {r.network: r.outcome for r in first.results}
+    assert outcomes == {
+        "broken": Outcome.FAILED, "good": Outcome.PUBLISHED, "wide": Outcome.PUBLISHED,
+    }  # fmt: skip
+    assert "broken" in first.failed[0].model and first.failed[0].next_step
+    page = Path(first.report).read_text(encoding="utf-8")
+    assert "wide" in page and "broken.onnx" in page and "<svg" in page
+
+    second = nightly(job)
+    for found in second.results:
+        assert found.outcome in (
+            Outcome.FAILED, Outcome.PUBLISHED, Outcome.KEPT, Outcome.UNCHANGED,
+        )  # fmt: skip
+    for name in ("good", "wide"):
+        published = versions(tmp_path / "out", name)
+        assert 1 <= len(published) <= 2 and published[-1].is_current
+        load(published[-1].file)
+    with open_store(db) as store:
+        assert len(trials(store)) == 64
+        assert any(c.published for c in store.compiled_networks("good"))
+
+
+def test_a_night_does_not_start_twice(model: str, db: str, tmp_path: Path) -> None:
+    """G4-03: the second run sees the lock, ends at once and says why."""
+    job = NightlyParameters(models=[model], trials=8, db=db, folder=str(tmp_path / "out"))
+    with night_lock(), pytest.raises(NoctuneError, match="another nightly run"):
+        nightly(job)
+    assert not (tmp_path / "out").exists()
+
+
+def test_fifty_rounds_on_the_temporary_server(model: str, db: str) -> None:
+    """G4-04: noise in Prefect's own database fails no flow and loses no record."""
+    from prefect import flow
+
+    from tasks.session import SessionOptions
+    from tasks.stages import load_network_task, prepare_task, tune_round_task
+
+    @flow(name="fifty", persist_result=False)
+    def fifty() -> int:
+        with TuningSession(SessionOptions(db, threads=1)) as session:
+            load_network_task(session, model, {})
+            prepare_task(session)
+            done = 0
+            for _ in range(50):
+                choice = session.choose()
+                assert choice is not None
+                done += tune_round_task(session, choice.index, choice.reason, 1, "round").trials
+            return done
+
+    assert fifty() == 50
+    with open_store(db) as store:
+        assert len(trials(store)) == 50
