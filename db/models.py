@@ -78,7 +78,7 @@ class TargetRow(Base):
     target_key: Mapped[str] = mapped_column(comment="CPU model and features, in one key.")
     threads: Mapped[int] = mapped_column(comment="Threads that a kernel ran on.")
     timing_mode: Mapped[str] = mapped_column(
-        comment="What lay in the caches: cold_weights, flush_all or hot."
+        comment="How it was timed: cold_weights, flush_all, hot or in_network."
     )
     generator_version: Mapped[str] = mapped_column(
         comment="Version of the code generator; another one makes other code of a schedule."

@@ -45,7 +45,7 @@ class Group:
         self.pids = [int(pid) for pid in pids]
 
     def go(self) -> None:
-        out, err = self._process.communicate("go\n", timeout=120)
+        out, err = self._process.communicate("go\n", timeout=400)
         assert (self._process.returncode, out) == (0, "done\n"), err
 
     def kill(self) -> None:

@@ -65,7 +65,7 @@ def upgrade() -> None:
             "timing_mode",
             sa.Text(),
             nullable=False,
-            comment="What lay in the caches: cold_weights, flush_all or hot.",
+            comment="How it was timed: cold_weights, flush_all, hot or in_network.",
         ),
         sa.Column(
             "generator_version",
