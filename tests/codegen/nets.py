@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from engine.graph.builder import Builder
 from engine.graph.ir import Value
 
-CHANNELS = st.sampled_from((1, 3, 5, 8, 16, 20, 24, 100))
-SIZES = st.sampled_from((1, 2, 5, 7, 16, 20, 33, 100))
+CHANNELS = st.sampled_from((1, 3, 5, 8, 16, 20, 24, 100, 136))
+SIZES = st.sampled_from((1, 2, 5, 7, 16, 20, 33, 100, 150))
 Build = Callable[[Builder], str]
 
 

@@ -1,0 +1,23 @@
+"""Programs as text: the loops of every sketch of a few computations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.space import sketches
+from tests.codegen.golden import compare
+from tests.space.samples import AVX2, WORKLOADS, legal_rows
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.mark.parametrize("name", ["convolution", "winograd", "product", "softmax", "pool"])
+def test_printed_programs(name, request):
+    parts = []
+    for sketch in sketches(WORKLOADS[name](), AVX2, accuracy="fast")[:3]:
+        schedule = sketch.schedule(legal_rows(sketch, np.random.default_rng(0))[0])
+        parts.append(f"# {schedule.key}\n{sketch.program(schedule)}\n")
+    compare("\n".join(parts), GOLDEN / f"{name}.txt", request.config)
