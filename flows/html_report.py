@@ -12,10 +12,9 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from db.store import open_store
 from db.values import RoundInfo
 from flows.night_report import RESULT_HEADERS, headline, result_cells
-from flows.plots import bar_plot, line_plot
+from flows.plots import allocation_plot, latency_plot
 from flows.progress import HEADERS, Snapshot, table_cells
 from tasks.files import replacing
 
@@ -35,15 +34,15 @@ svg { max-width: 100%; height: auto; }
 
 
 def write_report(
-    folder: str, report: NightReport, last: Snapshot | None, title: str, db: str
+    folder: str,
+    report: NightReport,
+    last: Snapshot | None,
+    rounds: Sequence[RoundInfo],
+    title: str,
 ) -> Path:
     """Write both files and return the dated one.  Raises OSError."""
     home = Path(folder)
     home.mkdir(parents=True, exist_ok=True)
-    rounds: Sequence[RoundInfo] = ()
-    if report.run_id:
-        with open_store(db) as store:
-            rounds = store.rounds(report.run_id)
     text = report_html(report, last, rounds, title)
     path = home / f"report-{time.strftime('%Y-%m-%dT%H%M%S')}.html"
     for goal in (path, home / "report.html"):
@@ -76,32 +75,6 @@ def report_html(
         parts.append("<h2>Search tasks</h2>")
         parts.append(_table(HEADERS, [("", cells) for cells in table_cells(last.rows)]))
     return "\n".join(parts) + "</html>\n"
-
-
-def latency_plot(rounds: Sequence[RoundInfo]) -> str:
-    """Each network's estimated latency against the time since the first round."""
-    if not rounds:
-        return ""
-    began = rounds[0].started
-    names = sorted({name for r in rounds for name in r.estimates})
-    series = [
-        (
-            name,
-            [
-                ((r.finished - began) / 60, r.estimates[name] * 1e3)
-                for r in rounds
-                if name in r.estimates
-            ],
-        )
-        for name in names
-    ]
-    return line_plot(series, "Estimated latency", "minutes", "ms")
-
-
-def allocation_plot(last: Snapshot) -> str:
-    """Trials of each search task."""
-    bars = [(f"{row.id}: {row.name}", float(row.trials)) for row in last.rows]
-    return bar_plot(bars, "Trials of each search task", "trials")
 
 
 def _table(headers: Sequence[str], rows: Sequence[tuple[str, Sequence[object]]]) -> str:

@@ -6,12 +6,15 @@ show.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from flows.plots import plots_markdown
 from flows.progress import HEADERS, Snapshot, table_cells, totals
 from flows.text import clock, markdown, milliseconds
 
 if TYPE_CHECKING:
+    from db.values import RoundInfo
     from flows.nightly import NightReport
     from tasks.night import NightResult
 
@@ -59,8 +62,10 @@ def headline(report: NightReport) -> str:
     return f"{parts}; {report.trials} trials in {clock(report.seconds)}"
 
 
-def night_markdown(report: NightReport, last: Snapshot | None, title: str) -> str:
-    """Networks, failures with their next steps, links to the files, the task table."""
+def night_markdown(
+    report: NightReport, last: Snapshot | None, rounds: Sequence[RoundInfo], title: str
+) -> str:
+    """Networks, failures with their next steps, links to the files, plots, the task table."""
     lines = [f"# {title}", "", headline(report), ""]
     lines += [markdown(RESULT_HEADERS, [result_cells(r) for r in report.results]), ""]
     failed = report.failed
@@ -73,6 +78,7 @@ def night_markdown(report: NightReport, last: Snapshot | None, title: str) -> st
         lines += ["## Published files", ""]
         lines += [f"- {r.network}: `{r.file}`" for r in files] + [""]
     if last is not None:
+        lines += [plots_markdown(rounds, last), ""]
         lines += ["## Search tasks", "", *(f"- {line}" for line in totals(last)), ""]
         lines.append(markdown(HEADERS, table_cells(last.rows)))
     return "\n".join(lines)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prefect import flow
 from prefect.runtime import flow_run
 
-from db.values import RunStatus
+from db.store import open_store
+from db.values import RoundInfo, RunStatus
 from engine.errors import NoctuneError
 from flows.budget import Budget
 from flows.html_report import write_report
@@ -212,10 +214,14 @@ def _report(
 ) -> NightReport:
     """The artifact and the HTML file; neither may end the night."""
     title = f"Night of {time.strftime('%Y-%m-%d')}"
-    publish(artifact_key("nightly"), night_markdown(report, last, title), title)
+    rounds: Sequence[RoundInfo] = ()
+    if report.run_id:
+        with open_store(job.db) as store:
+            rounds = store.rounds(report.run_id)
+    publish(artifact_key("nightly"), night_markdown(report, last, rounds, title), title)
     try:
-        path = write_report(job.folder, report, last, title, job.db)
-    except OSError as error:
+        path = write_report(job.folder, report, last, rounds, title)
+    except (OSError, NoctuneError) as error:
         progress.say(f"The report could not be written: {error}")
         return report
     progress.say(f"Report: {path}")

@@ -9,6 +9,11 @@ import base64
 import math
 from collections.abc import Sequence
 from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from db.values import RoundInfo
+    from flows.progress import Snapshot
 
 WIDTH, HEIGHT = 720, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 28, 40
@@ -68,6 +73,32 @@ def bar_plot(bars: Sequence[tuple[str, float]], title: str, unit: str) -> str:
     return _svg(parts, height)
 
 
+def latency_plot(rounds: Sequence[RoundInfo]) -> str:
+    """Each network's estimated latency against the time since the first round."""
+    if not rounds:
+        return ""
+    began = rounds[0].started
+    names = sorted({name for r in rounds for name in r.estimates})
+    series = [
+        (
+            name,
+            [
+                ((r.finished - began) / 60, r.estimates[name] * 1e3)
+                for r in rounds
+                if name in r.estimates
+            ],
+        )
+        for name in names
+    ]
+    return line_plot(series, "Estimated latency", "minutes", "ms")
+
+
+def allocation_plot(last: Snapshot) -> str:
+    """Trials of each search task."""
+    bars = [(f"{row.id}: {row.name}", float(row.trials)) for row in last.rows]
+    return bar_plot(bars, "Trials of each search task", "trials")
+
+
 def data_uri(svg: str) -> str:
     """For `![title](...)` in markdown; Prefect's interface shows no raw SVG."""
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
@@ -76,6 +107,15 @@ def data_uri(svg: str) -> str:
 def markdown_image(svg: str, title: str) -> str:
     """A markdown image, "" for an empty plot."""
     return f"![{title}]({data_uri(svg)})" if svg else ""
+
+
+def plots_markdown(rounds: Sequence[RoundInfo], last: Snapshot) -> str:
+    """Estimated latency against time and the trials of each task, as markdown images."""
+    images = [
+        markdown_image(latency_plot(rounds), "Estimated latency"),
+        markdown_image(allocation_plot(last), "Trials of each search task"),
+    ]
+    return "\n\n".join(image for image in images if image)
 
 
 def _svg(parts: Sequence[str], height: int) -> str:

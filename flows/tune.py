@@ -18,6 +18,7 @@ from engine.errors import NoctuneError
 from flows.budget import Budget
 from flows.interrupts import stop_event
 from flows.parameters import TuneParameters, run_parameters
+from flows.plots import plots_markdown
 from flows.progress import Progress, Snapshot, snapshot, watcher
 from flows.report import ProgressBar, artifact_key, publish, tuning_markdown
 from tasks.session import Choice, RoundOutcome, SessionOptions, TuningSession
@@ -167,7 +168,9 @@ def _close(
     progress.close(last)
     names = [network.name for network in session.networks]
     title = f"Search tasks of {', '.join(names)}"
-    publish(artifact_key("search-tasks", *names), tuning_markdown(last, title), title)
+    plots = plots_markdown(session.store.rounds(session.run_id), last)
+    text = f"{tuning_markdown(last, title)}\n\n{plots}"
+    publish(artifact_key("search-tasks", *names), text, title)
     _warn_untuned(last, progress)
     return TuneResult(
         run_id=session.run_id,

@@ -145,7 +145,7 @@ class TuningSession:
         )
         done = self.store.rounds(self.run_id)
         self.round_index = max((r.index for r in done), default=-1) + 1
-        self.new_trials = sum(r.trials for r in done)
+        self.new_trials = sum(r.trials for r in done if r.task_table)
 
     # -- rounds -----------------------------------------------------------------------------------
 

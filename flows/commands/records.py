@@ -181,7 +181,9 @@ def _stats(args: argparse.Namespace) -> int:
 def _runs(args: argparse.Namespace) -> int:
     with _open(args) as store:
         found = store.runs()
-        trials = {r.run_id: sum(x.trials for x in store.rounds(r.run_id)) for r in found}
+        trials = {
+            r.run_id: sum(x.trials for x in store.rounds(r.run_id) if x.task_table) for r in found
+        }
     plain = [
         {
             "run_id": r.run_id, "networks": list(r.networks), "status": str(r.status),

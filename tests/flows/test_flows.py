@@ -131,7 +131,7 @@ def test_a_retried_round_adds_no_rows(model: str, db: str, monkeypatch: pytest.M
     assert measured == sorted(set(measured)), "each round was measured once"
     with open_store(db) as store:
         assert len(trials(store)) == found.trials == 32
-        assert [r.index for r in store.rounds(found.run_id) if r.trials] == measured
+        assert [r.index for r in store.rounds(found.run_id) if r.task_table] == measured
 
 
 def test_a_run_that_is_taken_up_again_counts_what_it_has(model: str, db: str) -> None:
