@@ -1,0 +1,1 @@
+"""Compiled networks: thread pool, memory plan, native driver, file format."""

@@ -143,7 +143,7 @@ def _read(path: Path, file: Any, size: int) -> NetworkImage:
         raise _damaged(path, f"the file has {size - total} bytes too many")
     manifest = file.read(length)
     if hashlib.sha256(manifest).digest() != digest:
-        raise _damaged(path, "the manifest's checksum is wrong")
+        raise _damaged(path, "the checksum of the manifest is wrong")
     try:
         data = json.loads(manifest)
         program = from_json(data["program"])
@@ -171,7 +171,7 @@ def _weights(path: Path, part: Mapping[str, Any]) -> NDArray[np.uint8]:
 
 def _check(path: Path, name: str, data: bytes | memoryview, digest: str) -> None:
     if hashlib.sha256(data).hexdigest() != digest:
-        raise _damaged(path, f"the {name}'s checksum is wrong")
+        raise _damaged(path, f"the checksum of the {name} is wrong")
 
 
 def _damaged(path: Path, why: str) -> ModelError:
