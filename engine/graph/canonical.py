@@ -23,6 +23,7 @@ strings and tuples.  "Axes" are non-negative and sorted.  Constant operands are 
 | Clip | x | min, max (-inf, inf where open; the type's limits for integers) |
 | Cast | x | to (NumPy dtype name) |
 | Softmax, LogSoftmax, Hardmax | x | axis |
+| LRN | x[N,C,H,W] | size (odd), alpha, beta, bias |
 | LayerNormalization | x, scale, bias (may be missing) | axis, epsilon |
 | GroupNormalization | x[N,C,*], scale[C], bias[C] | num_groups, epsilon |
 | ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd, ReduceLogSumExp | x | axes, keepdims |

@@ -209,9 +209,13 @@ def local_response(b: Builder, c: Call) -> Result:
     """x / (bias + alpha * mean of squares over `size` channels) ** beta
 
     The window is an average pool along channels that counts the padding; an even size reaches
-    one channel further up than down.
+    one channel further up than down.  The common case,
+    four axes and an odd size, has an operator of the dialect.
     """
     x, size = c.inputs[0], int(c.attrs["size"])
+    if b.rank(x) == 4 and size % 2:
+        more = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0}
+        return b.emit("LRN", x, size=size, **{k: float(c.attr(k, v)) for k, v in more.items()})
     shape = b.shape(x)
     rest = int(np.prod(shape[2:], dtype=np.int64))
     squares = b.reshape(b.emit("Mul", x, x), (shape[0], 1, shape[1], rest))

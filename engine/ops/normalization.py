@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import prod
 
-from engine.expr import Affine, Axis, Const, Expr, Read, Stage, Unary, var
+from engine.expr import Affine, Axis, Binary, Const, Expr, Read, Stage, Unary, var
 from engine.ops.reduction import here, row_axes
 from engine.ops.registry import Call, Case, Kind, Operand, Stages, operator
 
@@ -118,6 +118,33 @@ def group_normalization(call: Call) -> Stages | None:
     name = call.namer.unique("group_norm")
     last = Stage(name, outer + row, result, index=index, out_shape=data.shape)
     return total, mean, squares, factor, last
+
+
+@operator(
+    "LRN",
+    Kind.ROWS,
+    cases=(
+        Case(((2, 9, 4, 5),), {"size": 5, "alpha": 0.3, "beta": 0.75, "bias": 1.0}),
+        Case(((1, 3, 7, 2),), {"size": 3, "alpha": 0.01, "beta": 0.5, "bias": 2.0}),
+    ),
+)
+def local_response(call: Call) -> Stages:
+    """x / (bias + alpha * mean of squares of `size` channels around) ** beta
+
+    An even size reaches one channel further up than down.
+    """
+    data, size = call.operand(0), int(call.attrs["size"])
+    axes, _ = row_axes(call, len(call.shape))
+    first, channel, *rest = here(axes)
+    near = channel + var("k") - (size - 1) // 2
+    fill = 0.0 if size > 1 else None
+    element = Read(data.tensor, (first, near, *rest), fill)
+    name = call.namer.unique("lrn_sum")
+    total = Stage(name, axes, element * element, (Axis("k", size),), "sum")
+    mean = Read(total.name, here(axes)) * Const(call.number("alpha") / size)
+    scale = Binary("pow", mean + call.number("bias"), Const(-call.number("beta")))
+    result = Read(data.tensor, here(axes)) * scale
+    return total, Stage(call.namer.unique("lrn"), axes, result)
 
 
 def _per_channel(operand: Operand, channel: Affine) -> Expr:
