@@ -26,6 +26,8 @@ _REFER, _TRUNCATE = 1 << 13, 1 << 14
 _TCP = 0b11
 """Access rights by Landlock version: 1 the first line, 2 refer, 3 truncate, 4 TCP."""
 
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full")
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -77,17 +79,24 @@ def lock_in(folder: str) -> bool:
     ruleset = _libc.syscall(_CREATE_RULESET, ctypes.byref(rules), size, 0)
     if ruleset < 0:
         return False
-    place = -1
     try:
-        place = os.open(folder, os.O_PATH | os.O_CLOEXEC)
-        beneath = _Beneath(rights, place)
-        if _libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(beneath), 0):
-            return False
+        _allow(ruleset, folder, rights)
+        for device in _DEVICES:
+            with contextlib.suppress(OSError):
+                _allow(ruleset, device, rights & (_WRITE_FILE | _TRUNCATE))
         _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         return not _libc.syscall(_RESTRICT_SELF, ruleset, 0)
     except OSError:
         return False
     finally:
         os.close(ruleset)
-        if place >= 0:
-            os.close(place)
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        beneath = _Beneath(rights, place)
+        if _libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(beneath), 0):
+            raise OSError(ctypes.get_errno(), "landlock_add_rule")
+    finally:
+        os.close(place)
