@@ -1,0 +1,62 @@
+"""The efficiency benchmark in small, replayed without timing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.search.curves import compare, excess, report, run
+from benchmarks.search.oracle import Oracle
+from benchmarks.search.strategies import STRATEGIES, Problem
+from engine.graph.task import SearchTask
+from engine.records import MeasureRecord, Schedule
+from engine.search import TaskSpace
+from tests.search.synthetic import MatmulSketch, measure, prior, search_task
+
+SHAPES = {"a": (196, 256, 512), "b": (3136, 64, 512)}
+SKETCHES = {k: (MatmulSketch(*s), MatmulSketch(*s, name="winograd2.tile", gain=1.3))
+            for k, s in SHAPES.items()}  # fmt: skip
+SPACES = {k: TaskSpace(s, 2) for k, s in SKETCHES.items()}
+
+
+def on_the_imagined_machine(task: SearchTask, schedules: list[Schedule]) -> list[MeasureRecord]:
+    return measure(SKETCHES[task.key], list(schedules), task.key)
+
+
+def problem(key: str) -> Problem:
+    return Problem(key, search_task(key=key), SPACES[key], prior, SPACES.get)
+
+
+def best(key: str) -> float:
+    return min(s.best for s in SKETCHES[key])
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_replayed_run_is_the_recorded_one(strategy: str, tmp_path: Path) -> None:
+    path = tmp_path / "latencies.json"
+    recorder = Oracle(path, on_the_imagined_machine)  # type: ignore[arg-type]
+    first = run(strategy, problem("a"), recorder, 16, 8, seed=2)
+    recorder.save()
+    again = run(strategy, problem("a"), Oracle(path, None), 16, 8, seed=2)
+    assert again.best == first.best and again.records == first.records
+    assert len(first.best) == 16 and list(first.best) == sorted(first.best, reverse=True)
+    with pytest.raises(LookupError):
+        run(strategy, problem("a"), Oracle(path, None), 16, 8, seed=3)
+
+
+def test_model_and_history_need_fewer_trials() -> None:
+    oracle = Oracle(None, on_the_imagined_machine)  # type: ignore[arg-type]
+    problems = [problem("a"), problem("b")]
+    runs = {p.name: run("model", p, oracle, 32, 8, seed=9) for p in problems}
+    problems[0].others, problems[1].others = runs["b"].records, runs["a"].records
+    found = compare(problems, oracle, trials=32, size=8, seeds=3)
+
+    def mean(strategy: str, at: int) -> float:
+        return float(np.mean([excess(found[strategy][k], best(k), at) for k in SHAPES]))
+
+    assert mean("model", 32) < 1.05 and mean("model", 32) <= mean("random", 32)
+    assert mean("history", 8) < mean("random", 8)
+    text = report(found, problems, oracle)
+    assert text.count("\n") == 1 + 2 * len(STRATEGIES)
