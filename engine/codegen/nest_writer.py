@@ -40,11 +40,8 @@ def trip_counts(nest: Nest, region: Region) -> dict[str, int]:
     """Largest trip count of every sub-loop."""
     current = nest.stage.extents
     found = {a.name: a.extent for a in region.shared}
-    numbers: dict[str, int] = {}
-    for level in nest.outer + nest.reduction:
-        number = numbers.get(level.axis, 0)
-        numbers[level.axis] = number + 1
-        found[f"{level.axis}.{number}"] = -(-current[level.axis] // level.step)
+    for level, name in nest.named():
+        found[name] = -(-current[level.axis] // level.step)
         current[level.axis] = min(level.step, current[level.axis])
     for axis, points in nest.tile.items():
         found[f"{axis}.t"] = points
@@ -75,6 +72,12 @@ class NestWriter:
         self._quick: dict[tuple[int, int], Address] = {}
         self.envs = self._stage_envs()
         self.kind = "float" if nest.lanes == 1 else f"<{nest.lanes} x float>"
+        levels = list(nest.named())
+        self._blocks, levels = levels[: nest.blocks], levels[nest.blocks :]
+        self._split, levels = levels[: bool(nest.split)], levels[bool(nest.split) :]
+        tiles = len(nest.outer) - nest.blocks
+        self._tiles, self._reduction = levels[:tiles], levels[tiles:]
+        self._first = self._last = True  # part of a split reduction
 
     def _stage_envs(self) -> dict[str, Env]:
         """Axes of head and epilogue stages over the head's axes."""
@@ -120,16 +123,41 @@ class NestWriter:
     # -- loops ------------------------------------------------------------------------------
 
     def serial(self) -> None:
-        self._levels(self._named(self.nest.outer), [], self._tile_all)
+        self._levels(self._blocks, [], lambda _: self._block())
+
+    def _block(self) -> list[str]:
+        """The tiles of one block, once for each part of a split reduction."""
+        if not self._split:
+            return self._levels(self._tiles, [], self._tile_all)
+        level, name = self._split[0]
+        whole = self.extent[level.axis]
+        parts = -(-whole // level.step)
+        self.extent[level.axis] = level.step
+        self._part(name, 0, first=True, last=False)
+        if parts > 3:
+            self._first = self._last = False
+            self.e.loop(name, "1", str(parts - 1), [], lambda _: self._tile_loops())
+        elif parts == 3:
+            self._part(name, 1, first=False, last=False)
+        self.extent[level.axis] = whole - (parts - 1) * level.step
+        self._part(name, parts - 1, first=False, last=True)
+        self.extent[level.axis] = whole
+        self._first = self._last = True
+        return []
+
+    def _part(self, name: str, number: int, *, first: bool, last: bool) -> None:
+        self._first, self._last = first, last
+        self.points[name] = number
+        self._tile_loops()
+        del self.points[name]
+
+    def _tile_loops(self) -> list[str]:
+        return self._levels(self._tiles, [], self._tile_all)
 
     def parallel(self, depth: int) -> None:
         """The first `depth` outer levels split over the threads, the others in order."""
-        levels = self._named(self.nest.outer)
-        shared, rest = levels[:depth], levels[depth:]
+        shared, rest = self._blocks[:depth], self._blocks[depth:]
         trips = [self.counts[name] for _, name in shared]
-        if not shared:
-            self.r.share(1, lambda _: self._ignore(rest))
-            return
 
         def body(point: str) -> None:
             decoded = self.r.decode(point, trips)
@@ -141,9 +169,6 @@ class NestWriter:
 
         self.r.share(prod(trips), body)
 
-    def _ignore(self, rest: Sequence[tuple[Level, str]]) -> None:
-        self._levels(rest, [], self._tile_all)
-
     def _branches(
         self,
         shared: Sequence[tuple[Level, str]],
@@ -151,7 +176,7 @@ class NestWriter:
         rest: Sequence[tuple[Level, str]],
     ) -> None:
         if not shared:
-            self._ignore(rest)
+            self._levels(rest, [], lambda _: self._block())
             return
         (level, name), value = shared[0], decoded[0]
         whole, left = divmod(self.extent[level.axis], level.step)
@@ -174,15 +199,6 @@ class NestWriter:
         else:
             test = self.e.op(f"icmp slt i64 {value}, {whole}")
             self.e.branch(test, lambda: take(level.step), remainder)
-
-    def _named(self, levels: Sequence[Level]) -> list[tuple[Level, str]]:
-        counts: dict[str, int] = {}
-        out = []
-        for level in levels:
-            number = counts.get(level.axis, 0)
-            counts[level.axis] = number + 1
-            out.append((level, f"{level.axis}.{number}"))
-        return out
 
     def _levels(
         self,
@@ -260,6 +276,9 @@ class NestWriter:
         """Epilogue and stores of one point."""
         self._enter(point)
         self.values.known = {}
+        if not self._last:
+            self._store_at(self._partial(), head)
+            return
         for stage in (self.stage, *self.nest.epilogue):
             value = head
             if stage is not self.stage or not head:
@@ -282,10 +301,24 @@ class NestWriter:
                 out.append(self._combine(reducer, value))
             return out
 
-        results = self._levels(self._named(self.nest.reduction), [neutral] * len(points), body)
+        start = [neutral] * len(points) if self._first else self._load_partial(points)
+        results = self._levels(self._reduction, start, body)
         if self.nest.vector_reduces:
             results = [self._horizontal(reducer, r) for r in results]
         return results
+
+    def _partial(self) -> Address:
+        """Where a tile's sums wait between the parts of a split reduction."""
+        place = tuple(i.substitute(self.envs[self.stage.name]) for i in self.stage.store_index)
+        return self._store_address(self.nest.stores[-1], place)
+
+    def _load_partial(self, points: Sequence[Mapping[str, int]]) -> list[str]:
+        out = []
+        for point in points:
+            self._enter(point)
+            pointer = self.memory.location(self._partial())
+            out.append(self.e.op(f"load {self.kind}, ptr {pointer}, align 4"))
+        return out
 
     def _combine(self, reducer: str, value: str) -> str:
         env = self.envs[self.stage.name]

@@ -128,6 +128,12 @@ def _group(tiling: Tiling, columns: Columns, n: int) -> dict[str, Floats]:
             block_trips = block_trips * np.ceil(count / block)
     for axis in group.stage.reduce_axes:
         spans[axis.name] = block_spans[axis.name] = np.full(n, float(axis.extent))
+    parts = np.ones(n)
+    if tiling.splits:
+        channels = tiling.splits
+        part = tiling.column(columns, "split", channels.extent, n).astype(np.float64)
+        spans[channels.name] = block_spans[channels.name] = part
+        parts = np.ceil(channels.extent / part)
     for name, extent in tiling.fixed_tile.items():
         spans[name] = block_spans[name] = np.full(n, float(extent))
 
@@ -159,13 +165,15 @@ def _group(tiling: Tiling, columns: Columns, n: int) -> dict[str, Floats]:
     # Within a block the loop that runs faster re-reads the other operand's tile.
     kept = np.where(inner_first, tile_data, tile_const)
     streamed = np.where(inner_first, tile_const, tile_data)
-    from_l2 = passes * (streamed + np.where(kept + streamed > l1, kept, kept / 8))
+    from_l2 = passes * parts * (streamed + np.where(kept + streamed > l1, kept, kept / 8))
     fits = block_data + block_const <= l2
-    from_l3 = block_trips * np.where(fits, block_data + block_const, 0)
-    from_l3 = from_l3 + np.where(fits, 0, passes * np.minimum(streamed, tile_data + tile_const))
+    from_l3 = block_trips * parts * np.where(fits, block_data + block_const, 0)
+    from_l3 = from_l3 + np.where(
+        fits, 0, passes * parts * np.minimum(streamed, tile_data + tile_const)
+    )
     from_l3 = np.maximum(from_l3 - np.where(all_data + all_const < l2, all_data, 0), 0)
     unroll = tiling.column(columns, "unroll", 1, n)
-    stored = 4.0 * float(np.prod(group.stage.shape)) * max(len(group.stores), 1)
+    stored = 4.0 * float(np.prod(group.stage.shape)) * (max(len(group.stores), 1) + 2 * (parts - 1))
     items = block_trips
     threads = float(tiling.threads)
     share = np.ceil(items / threads) * threads / items
@@ -177,7 +185,7 @@ def _group(tiling: Tiling, columns: Columns, n: int) -> dict[str, Floats]:
         "l1_bytes": loads * 4 * lanes, "l2_bytes": block_data + block_const,
         "tile_bytes": tile_data, "weight_tile_bytes": tile_const, "block_bytes": block_data,
         "from_l2": from_l2, "from_l3": from_l3, "from_memory": all_const,
-        "constant_bytes": all_const, "store_bytes": np.full(n, stored), "work_items": items,
+        "constant_bytes": all_const, "store_bytes": stored, "work_items": items,
         "imbalance": share - 1, "temporary_bytes": np.zeros(n) + _temporary_bytes(tiling),
         "gathers": np.zeros(n), "unrolled": unroll.astype(np.float64) / 16,
         "vector_outer": tiling.column(columns, "outer", 0, n).astype(np.float64),

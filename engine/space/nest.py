@@ -5,8 +5,8 @@ it into LLVM IR.  Notation: a level walks one axis in steps; `oc: 32, 16` means 
 tiles of 16.  Below the outer levels a register tile of space points is held in vector registers
 while the reduction levels run; then the epilogue stages are applied and the tile is stored.
 
-    for outer levels:                 # space
-        acc[tile] = neutral
+    for outer levels:                 # space; a split reduction goes between blocks and tiles
+        acc[tile] = neutral           # from the second part of a split on: what is stored so far
         for reduction levels: acc[tile] = combine(acc[tile], body)
         store(epilogue(acc[tile]))
 """
@@ -34,7 +34,10 @@ class Nest:
 
     `tile` gives points per space axis (for the vector axis: vectors of `lanes`).  `vector` is a
     space axis, or a reduction axis if `vector_reduces`, or None for scalar code.  `epilogue` stages
-    follow the head point by point; `stores` names which of head and epilogue are written.
+    follow the head point by point; `stores` names which of head and epilogue are written.  The
+    first `blocks` outer levels are block loops.  `split` cuts a long reduction into parts that run
+    around all tiles of a block, so that a part's operands stay in cache; partial sums wait in the
+    tensor that is stored last.
     """
 
     stage: Stage
@@ -46,15 +49,24 @@ class Nest:
     outer: tuple[Level, ...]
     tile: Mapping[str, int]
     reduction: tuple[Level, ...]
+    blocks: int = 0
+    split: Level | None = None
 
-    def sublevels(self) -> tuple[tuple[str, int], ...]:
-        """(name, step) of every sub-loop in nest order: outer, reduction, tile, lane."""
+    def named(self) -> tuple[tuple[Level, str], ...]:
+        """(level, name of its loop) of all levels in order: blocks, split, tiles, reduction."""
         counts: dict[str, int] = {}
-        out: list[tuple[str, int]] = []
-        for level in self.outer + self.reduction:
+        out = []
+        middle = (self.split,) if self.split else ()
+        for level in (*self.outer[: self.blocks], *middle, *self.outer[self.blocks :],
+                      *self.reduction):  # fmt: skip
             number = counts.get(level.axis, 0)
             counts[level.axis] = number + 1
-            out.append((f"{level.axis}.{number}", level.step))
+            out.append((level, f"{level.axis}.{number}"))
+        return tuple(out)
+
+    def sublevels(self) -> tuple[tuple[str, int], ...]:
+        """(name, step) of every sub-loop in nest order: the levels, tile, lane."""
+        out = [(name, level.step) for level, name in self.named()]
         for axis in self.stage.axes:
             if axis.name in self.tile:
                 step = self.lanes if axis.name == self.vector else 1

@@ -7,8 +7,8 @@ unrolled chunks.  Structure, outermost first (S space, R reduction, T register t
 
 Knobs of stage `s`: `s.AXIS` points of the register tile (for the vector axis: vectors),
 `s.AXIS.block` tiles per block, `s.outer` and `s.inner` the order of block and tile loops (0: vector
-axis innermost, 1: vector axis outermost), `s.unroll` channel-like reduction steps and `s.window`
-window axes that are unrolled.
+axis innermost, 1: vector axis outermost), `s.split` channels of one part of a long reduction,
+`s.unroll` channel-like reduction steps and `s.window` window axes that are unrolled.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from engine.space.skeleton import Group, Skeleton
 
 Columns = Mapping[str, NDArray[np.int64]]
 
-_MAX_BODIES = 8
+_MAX_BODIES = 12
 _MAX_SPILL = 4
 _TILES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
 _OUTER_TILES = (1, 2, 3, 4, 7)
 _VECTORS = (1, 2, 3, 4, 6, 8)
+_PARTS = (64, 128, 256, 512)
 _BLOCKS = (1, 2, 4, 7, 8, 14, 16, 28, 32)
 
 
@@ -121,7 +122,7 @@ class Tiling:
         limit = self.skeleton.target.vector_registers - 2
         for axis in self.tiled:
             units = self.units(axis)
-            choices = _VECTORS if axis.name == self.group.vector else _TILES
+            choices: tuple[int, ...] = _VECTORS if axis.name == self.group.vector else _TILES
             if axis in self.tiled[:-2]:
                 choices = _OUTER_TILES
             values = [v for v in choices if v <= min(units, limit)]
@@ -146,12 +147,31 @@ class Tiling:
             values = tuple(v for v in (1, 2, 4, 8, 16) if v <= size) or (1,)
             if channel[-1].extent < 4:
                 values = (channel[-1].extent,)
+            if self.splits:
+                out.append(Knob(self._prefix + "split", self._parts(self.splits)))
             out.append(Knob(self._prefix + "unroll", values))
         if self._windows:
             choices = range(min(len(self._windows), 2) + 1)
             allowed = [c for c in choices if self._window_points(c) <= 32]
             out.append(Knob(self._prefix + "window", tuple(allowed)))
         return out
+
+    @cached_property
+    def splits(self) -> Axis | None:
+        """The reduction axis that may be cut into parts."""
+        if not self._channels or not self.reuse or len(self._parts(self._channels[-1])) < 2:
+            return None
+        return self._channels[-1]
+
+    def _parts(self, axis: Axis) -> tuple[int, ...]:
+        """Sizes of the parts that a long sum may be cut into; the whole extent: no split."""
+        if self.group.stage.reducer != "sum" or self.group.vector_reduces or not self.group.vector:
+            return ()
+        block = self._layout_block(axis) or 1
+        last = self.group.stages[-1].name
+        if self.group.stores[-1:] != (last,) or self.group.stage.index is not None:
+            return ()
+        return (*(p for p in _PARTS if p % block == 0 and 2 * p <= axis.extent), axis.extent)
 
     def _window_points(self, count: int) -> int:
         points = 1
@@ -215,9 +235,15 @@ class Tiling:
         nest = Nest(
             self.group.stage, self.group.epilogue, self.group.stores, self.group.vector,
             self.lanes, self.group.vector_reduces, tuple(blocks + tiles), tile,
-            tuple(self._reduction(values)),
+            tuple(self._reduction(values)), len(blocks), self._split(values),
         )  # fmt: skip
         return nest, len(blocks)
+
+    def _split(self, values: Mapping[str, int]) -> Level | None:
+        part = values.get(self._prefix + "split")
+        if part is None or part >= self._channels[-1].extent:
+            return None
+        return Level(self._channels[-1].name, part)
 
     def _outer(self, values: Mapping[str, int]) -> tuple[list[Level], list[Level]]:
         blocks: list[tuple[Axis, Level]] = []
@@ -323,6 +349,10 @@ class Tiling:
                 block = self.column(columns, f"{axis.name}.block", 1, n)
                 ok &= block <= whole
                 bodies = bodies * (1 + (units % (tile * block) != 0) * (block > 1))
+        if self.splits:
+            whole_sum = self.splits.extent
+            part = self.column(columns, "split", whole_sum, n)
+            bodies = bodies * np.minimum(-(-whole_sum // part), 3)
         ok &= bodies <= _MAX_BODIES
         if self.reuse and not self.skeleton.shared:
             most = np.ones(n, dtype=np.int64)
