@@ -33,7 +33,7 @@ def test_every_module_names_its_machine(given):
 
 
 def test_several_kernels_share_a_module():
-    made = list(kernels(host()))
+    made = kernels(host())[:1] + kernels(host())[-3:]
     renamed = [k.ir.replace("@kernel_", f"@kernel{i}_") for i, k in enumerate(made)]
     names = [f"kernel{i}_r{r}" for i, k in enumerate(made) for r in range(len(k.regions))]
     image = codegen.compile_ir(codegen.module(renamed, host()), host())
