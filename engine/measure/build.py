@@ -8,7 +8,7 @@ from dataclasses import replace
 from engine import codegen
 from engine.measure.protocol import Built, Problem
 from engine.records import Schedule
-from engine.space.sketch import Sketch, find, sketches
+from engine.space import find_sketch
 
 
 def build(problem: Problem, schedule: Schedule) -> Built:
@@ -16,19 +16,7 @@ def build(problem: Problem, schedule: Schedule) -> Built:
     start = time.perf_counter()
     kernel = codegen.generate(problem.workload, schedule, problem.target, threads=problem.threads)
     code = codegen.compile_ir(codegen.module([kernel], problem.target), problem.target)
-    sketch = find(_sketches(problem), schedule)
+    sketch = find_sketch(problem.workload, schedule, problem.target, problem.threads)
     assert sketch is not None  # generate found it
     derived = {p.name: p.derive for p in sketch.dag.placeholders if p.derive is not None}
     return Built(replace(kernel, ir=""), code, time.perf_counter() - start, derived)
-
-
-_known: dict[str, tuple[Sketch, ...]] = {}
-
-
-def _sketches(problem: Problem) -> tuple[Sketch, ...]:
-    if problem.key not in _known:
-        _known.clear()
-        _known[problem.key] = sketches(
-            problem.workload, problem.target, problem.threads, accuracy="fast"
-        )
-    return _known[problem.key]

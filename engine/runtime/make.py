@@ -20,7 +20,7 @@ from engine.codegen.kernel import Kernel
 from engine.expr import ComputeDag, Layout
 from engine.graph.task import Workload
 from engine.records import Schedule
-from engine.space.sketch import find, sketches
+from engine.space.sketch import find_sketch, sketches
 from engine.target import Target
 
 SHARE = 8
@@ -98,7 +98,7 @@ def choose(
 ) -> tuple[Schedule, ComputeDag, bool]:
     """The wanted schedule if a sketch takes it, else the default; its DAG; whether it was taken."""
     if wanted is not None:
-        sketch = find(sketches(workload, target, threads, accuracy="fast"), wanted)
+        sketch = find_sketch(workload, wanted, target, threads)
         if sketch is not None:
             return wanted, sketch.dag, True
     first = sketches(workload, target, threads, accuracy="strict")[0]

@@ -125,13 +125,33 @@ def sketches(
     `accuracy`: "strict" allows direct sums only, "default" algorithms with a relative error (to the
     largest output) below 1e-4, "fast" below 1e-3.
     """
-    found: list[Sketch] = []
-    for dag in alternatives(workload.dag, accuracy):
-        layouts = {**{p.name: row_major(p.shape) for p in dag.placeholders}, **workload.layouts}
-        for skeleton in derive(Skeleton(dag, target, layouts)):
-            form = "attached" if skeleton.shared else "tiled"
-            found.append(Sketch(f"{dag.algorithm}.{form}", skeleton, threads))
+    return tuple(
+        sketch
+        for dag in alternatives(workload.dag, accuracy)
+        for sketch in _of_dag(workload, dag, target, threads)
+    )
+
+
+def _of_dag(
+    workload: Workload, dag: ComputeDag, target: Target, threads: int
+) -> tuple[Sketch, ...]:
+    layouts = {**{p.name: row_major(p.shape) for p in dag.placeholders}, **workload.layouts}
+    found = []
+    for skeleton in derive(Skeleton(dag, target, layouts)):
+        form = "attached" if skeleton.shared else "tiled"
+        found.append(Sketch(f"{dag.algorithm}.{form}", skeleton, threads))
     return tuple(found)
+
+
+def find_sketch(
+    workload: Workload, schedule: Schedule, target: Target, threads: int = 1
+) -> Sketch | None:
+    """The workload's sketch that takes a schedule; only the algorithm it names is derived."""
+    algorithm = schedule.sketch.rpartition(".")[0]
+    for dag in alternatives(workload.dag, "fast"):
+        if dag.algorithm == algorithm:
+            return find(_of_dag(workload, dag, target, threads), schedule)
+    return None
 
 
 def find(sketch_list: tuple[Sketch, ...], schedule: Schedule) -> Sketch | None:

@@ -27,6 +27,8 @@ from engine.space.skeleton import Group, Skeleton
 Columns = Mapping[str, NDArray[np.int64]]
 
 _MAX_BODIES = 12
+_MAX_BODY, _MAX_CODE = 320, 1200
+"""Multiply-adds of one innermost body, and of all bodies: more does not get faster."""
 _MAX_SPILL = 4
 _TILES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
 _OUTER_TILES = (1, 2, 3, 4, 7)
@@ -304,6 +306,13 @@ class Tiling:
             out[axis.name] = np.minimum(self.column(columns, axis.name, 1, n), self.units(axis))
         return out
 
+    def _unrolled_windows(self, columns: Columns, n: int) -> NDArray[np.int64]:
+        """Window points whose code is copied."""
+        depth = self.column(columns, "window", 0, n)
+        table = np.array([self._window_points(d) for d in range(len(self._windows) + 1)])
+        found: NDArray[np.int64] = table[depth]
+        return found
+
     def accumulators(self, columns: Columns, n: int) -> NDArray[np.int64]:
         total = np.ones(n, dtype=np.int64)
         for tile in self.tile_columns(columns, n).values():
@@ -354,6 +363,8 @@ class Tiling:
             part = self.column(columns, "split", whole_sum, n)
             bodies = bodies * np.minimum(-(-whole_sum // part), 3)
         ok &= bodies <= _MAX_BODIES
+        body = count * self.column(columns, "unroll", 1, n) * self._unrolled_windows(columns, n)
+        ok &= (body <= _MAX_BODY) & (bodies * body <= _MAX_CODE) | (body == count)
         if self.reuse and not self.skeleton.shared:
             most = np.ones(n, dtype=np.int64)
             for axis in self.space:
