@@ -81,6 +81,24 @@ def stride_one(draw: st.DrawFn) -> Net:
 
 
 @st.composite
+def preactivations(draw: st.DrawFn) -> Net:
+    """A sum that two readers want, one of them scaled and activated: kernels of two outputs."""
+    channels, size = draw(st.sampled_from((3, 8, 20))), draw(st.integers(3, 8))
+    attrs = {"kernel_shape": (1, 1), "strides": (1, 1), "dilations": (1, 1), "pads": (0,) * 4,
+             "group": 1}  # fmt: skip
+
+    def build(b: Builder) -> str:
+        weights = [b.constant(array((channels, channels, 1, 1), i)) for i in (3, 4)]
+        scale = b.constant(array((channels, 1, 1), 5))
+        total = b.emit("Add", b.emit("Conv", "x", weights[0], **attrs), "x")
+        active = b.emit("Relu", b.emit("Mul", total, scale))
+        return b.emit("Add", b.emit("Conv", active, weights[1], **attrs), total)
+
+    shape = (draw(st.integers(1, 2)), channels, size, size + 1)
+    return Net({"x": shape}, build, f"preactivation {shape}")
+
+
+@st.composite
 def pools(draw: st.DrawFn) -> Net:
     rank = draw(st.sampled_from((1, 2, 2, 3)))
     attrs, sizes = draw(windows(rank))

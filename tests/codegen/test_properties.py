@@ -13,11 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.expr.reference import reference
+from engine.graph.builder import Builder
 from engine.graph.task import LoweredGraph, Step
 from engine.space import Sketch, sketches
 from engine.target import host
 from tests.codegen import nets
-from tests.codegen.harness import check
+from tests.codegen.harness import check, random_feeds
 from tests.codegen.workloads import network, roomier
 
 FEW = settings(
@@ -28,7 +29,8 @@ MANY = settings(FEW, max_examples=300, derandomize=False, print_blob=True)
 SEEDS = st.integers(0, 2**32 - 1)
 KINDS = {
     "convolution": nets.convolutions(), "winograd": nets.stride_one(), "pool": nets.pools(),
-    "product": nets.products(), "rows": nets.rows(), "elementwise": nets.elementwise(),
+    "preactivation": nets.preactivations(), "product": nets.products(), "rows": nets.rows(),
+    "elementwise": nets.elementwise(),
 }  # fmt: skip
 
 
@@ -78,6 +80,26 @@ def test_random_networks(kind: str) -> None:
         verify_net(net, seed)
 
     run()
+
+
+def test_long_sums_in_parts() -> None:
+    """Every way to cut a long reduction, with what follows it."""
+
+    def build(b: Builder) -> str:
+        out = b.emit("MatMul", "x", b.constant(nets.array((300, 20))))
+        return b.emit("Relu", b.emit("Add", out, b.constant(nets.array((20,)))))
+
+    (step,) = network({"x": (5, 300)}, build, host()).steps
+    workload, rng = step.workload, np.random.default_rng(3)
+    assert workload is not None
+    (sketch,) = sketches(workload, host(), 2)
+    (at,) = (i for i, k in enumerate(sketch.knobs) if k.name.endswith(".split"))
+    feeds = random_feeds(workload.dag, rng)
+    expected = reference(workload.dag, feeds, np.float64)
+    for part in sketch.knobs[at].values:
+        row = random_row(sketch, rng)
+        row[at] = part
+        check(workload, sketch, sketch.schedule(row), host(), feeds, expected)
 
 
 @pytest.mark.slow
