@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from db.values import RoundInfo
-from flows.night_report import RESULT_HEADERS, headline, result_cells
+from flows.night_report import RESULT_HEADERS, headline, result_cells, sentence
 from flows.plots import allocation_plot, latency_plot
 from flows.progress import HEADERS, Snapshot, table_cells
 from tasks.files import replacing
@@ -64,7 +64,7 @@ def report_html(
     ]
     if report.failed:
         items = "".join(
-            f"<li><b>{escape(r.network)}</b> ({escape(r.model)}): {escape(r.reason)} "
+            f"<li><b>{escape(r.network)}</b>: {escape(sentence(r.reason))} "
             f"{escape(r.next_step)}</li>"
             for r in report.failed
         )

@@ -41,6 +41,11 @@ def result_cells(result: NightResult) -> tuple[str, ...]:
     )
 
 
+def sentence(text: str) -> str:
+    """The text with a full stop."""
+    return text if text.endswith((".", "!", "?")) else text + "."
+
+
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
@@ -71,7 +76,7 @@ def night_markdown(
     failed = report.failed
     if failed:
         lines += ["## Failures", ""]
-        lines += [f"- **{r.network}** ({r.model}): {r.reason} {r.next_step}" for r in failed]
+        lines += [f"- **{r.network}**: {sentence(r.reason)} {r.next_step}" for r in failed]
         lines.append("")
     files = [r for r in report.results if r.file]
     if files:

@@ -66,9 +66,9 @@ class NightReport:
 
 
 def nightly_run_name() -> str:
-    """ "nightly 2026-11-30 of 5 models": the name of a flow run."""
-    count = len(run_parameters()["models"])
-    return f"nightly {time.strftime('%Y-%m-%d')} of {count} model{'s' * (count != 1)} or folders"
+    """ "nightly 2026-11-30: models": the name of a flow run."""
+    names = ", ".join(m.rstrip("/").rsplit("/", 1)[-1] for m in run_parameters()["models"])
+    return f"nightly {time.strftime('%Y-%m-%d')}: {names[:80]}"
 
 
 @flow(name="nightly", flow_run_name=nightly_run_name, persist_result=False)

@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from db.connect import parse_url
+    from db.store import open_store
     from engine.errors import NoctuneError
     from flows.prefect_run import run_flow
     from tasks.finding import find_models
@@ -68,8 +68,8 @@ def run(args: argparse.Namespace) -> int:
         raise NoctuneError(
             f"unknown engine '{unknown[0]}'", fix=f"The engines are: {', '.join(PEERS)}."
         )
-    parse_url(args.db)
     find_models(args.model)
+    open_store(args.db).close()
     return run_flow(args, _nightly)
 
 

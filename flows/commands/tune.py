@@ -46,13 +46,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from db.connect import parse_url
+    from db.store import open_store
     from flows.prefect_run import run_flow
     from tasks.networks import check_model
 
-    parse_url(args.db)
     for model in args.model:
         check_model(model)
+    open_store(args.db).close()
     return run_flow(args, _tune)
 
 

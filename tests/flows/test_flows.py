@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tasks.machine
 from db.store import Store, open_store
 from db.values import RunStatus
 from engine.errors import ModelError, NoctuneError
@@ -38,6 +39,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect_server")]
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(write_model(tmp_path_factory.mktemp("model") / "Tiny_Net v1.onnx"))
+
+
+@pytest.fixture(autouse=True)
+def _own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A night on this machine must not keep the tests from running."""
+    monkeypatch.setattr(tasks.machine, "lock_folder", lambda: tmp_path)
 
 
 @pytest.fixture

@@ -88,7 +88,7 @@ def test_night_report_names_failures_and_next_steps() -> None:
     text = night_markdown(night(), snapshot(), [], "Night")
     assert "1 published, 1 failed; 40 trials in 1:02:03" in text
     assert "1.25x (better)" in text and "2.00x onnxruntime" in text
-    assert "bad.onnx" in text and "Mend or remove the model." in text
+    assert "bad**: this is not ONNX <b>. Mend or remove the model." in text
     assert "out/good.net" in text
 
 
