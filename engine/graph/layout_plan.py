@@ -210,7 +210,7 @@ class _Planner:
             self._part(name, value, *place)
         else:
             outside = value in self.graph.outputs
-            name = f"{value}@inner" if outside and form is Format.BLOCKED else value
+            name = self._beside(value, "inner") if outside and form is Format.BLOCKED else value
             self.cells.root(name, shape, form)
         self.native[value] = name
         return name
@@ -257,7 +257,7 @@ class _Planner:
     def _alias(self, node: Node, source: str, form: Format, view: View, halo: bool = False) -> None:
         name = node.output
         if name in self.graph.outputs:
-            name = f"{name}@view"
+            name = self._beside(name, "view")
         shape = self.graph.shape(node.output)
         self.cells.view(name, source, shape, form, view, halo=halo)
         self.native[node.output] = name
@@ -269,7 +269,7 @@ class _Planner:
         for i, part in enumerate(node.inputs):
             if self.placed.get(part) == (node.output, i):
                 continue
-            name = f"{node.output}@part{i}"
+            name = self._beside(node.output, f"part{i}")
             self._part(name, part, node.output, i)
             self._copy(self.native.get(part, part), name)
 
@@ -359,7 +359,7 @@ class _Planner:
                 self.cells.want_halo(native, halo)
             return native
         form = form or cell.form
-        twin = f"{value}@{'dense' if dense and cell.form is form else form.value}"
+        twin = self._beside(value, "dense" if dense and cell.form is form else form.value)
         if twin not in self.cells.table:
             reuse = cell.form is not form and not any(map(any, halo))
             if reuse and self._same_bytes(native, cell.shape):
@@ -371,6 +371,13 @@ class _Planner:
         if halo:
             self.cells.want_halo(twin, halo)
         return twin
+
+    def _beside(self, value: str, what: str) -> str:
+        """Name of another cell of a value, which no value of the network has."""
+        name = f"{value}@{what}"
+        while name in self.graph.values:
+            name += "'"
+        return name
 
     def _same_bytes(self, name: str, shape: Shape) -> bool:
         """Whether the other format of a cell is a mere view of it."""

@@ -199,6 +199,14 @@ def test_networks_that_pass_inputs_and_views_out():
     assert owners == ["x", "i", "y", "y2", "r", "t"]
 
 
+def test_values_with_the_planners_own_names():
+    nodes = [
+        node("Relu", "x", "x@blocked"), node("Conv", "x w", "y@inner"),
+        node("Conv", "x@blocked w", "y"), node("Softmax", "y@inner", "z", axis=1),
+    ]  # fmt: skip
+    anchors(nodes, {"x": (1, 16, 6, 6)}, ["y", "z"], weights(w=(16, 16, 3, 3)))
+
+
 def test_gates_broadcast_over_planes():
     nodes = [
         node("Conv", "x w", "a", **PADS), node("GlobalAveragePool", "a", "g"),
