@@ -24,6 +24,8 @@ from engine.target import Target
 _ROUNDS = 7
 _MIN_SECONDS = 2e-3
 _FMA_TURNS = 1 << 16
+_READ_BYTES = 16 << 20
+"""Bytes that one call reads at least, in passes over the buffer."""
 _READS = 16
 """Vectors that one turn of the reading loop loads."""
 
@@ -54,7 +56,7 @@ def measure_machine(target: Target, threads: int) -> Machine:
         "L3": min(target.l3 // 2, target.l2 * threads * 8),
         "memory": max(4 * target.l3, 64 << 20),
     }  # fmt: skip
-    table = np.zeros(3, dtype=np.uint64)
+    table = np.zeros(4, dtype=np.uint64)
     sink = aligned_zeros(target.lanes * 64)
     table[2] = sink.ctypes.data
     flops = _flops_of_turn(target) * _FMA_TURNS * threads
@@ -65,8 +67,9 @@ def measure_machine(target: Target, threads: int) -> Machine:
         size = max(size // unit, 1) * unit
         buffer = aligned_zeros(size // 4)
         buffer[:] = 1.0
-        table[0], table[1] = buffer.ctypes.data, size // 4
-        bandwidth[level] = size / _best(run("machine_read", table.ctypes.data))
+        passes = max(1, _READ_BYTES // size)
+        table[0], table[1], table[3] = buffer.ctypes.data, size // 4, passes
+        bandwidth[level] = passes * size / _best(run("machine_read", table.ctypes.data))
     return Machine(threads, peak, bandwidth)
 
 
@@ -122,7 +125,7 @@ def _read_ir(target: Target) -> str:
     turns = e.op(f"udiv i64 {mine}, {_READS * target.lanes}")
     sums = 8
 
-    def body(values: list[str]) -> list[str]:
+    def one_turn(values: list[str]) -> list[str]:
         at = e.op(f"mul i64 {e.value_of('turn')}, {_READS * target.lanes}")
         out = list(values)
         for i in range(_READS):
@@ -132,8 +135,13 @@ def _read_ir(target: Target) -> str:
             out[i % sums] = e.op(f"fadd {kind} {out[i % sums]}, {value}")
         return out
 
+    def one_pass(values: list[str]) -> list[str]:
+        return e.loop("turn", "0", turns, [(kind, v) for v in values], one_turn)
+
+    slot = e.op("getelementptr i64, ptr %args, i64 3")
+    passes = e.op(f"load i64, ptr {slot}, align 8")
     zeros = [(kind, "zeroinitializer")] * sums
-    _store(e, kind, target, e.loop("turn", "0", turns, zeros, body))
+    _store(e, kind, target, e.loop("pass", "0", passes, zeros, one_pass))
     return _function("machine_read", e)
 
 

@@ -72,7 +72,7 @@ class Sketch:
         """The best of a fixed sample by the machine model; no measurement needed."""
         rng = np.random.default_rng(0)
         rows = (
-            np.stack([rng.choice(np.array(k.values), 4096) for k in self.knobs], axis=1)
+            np.stack([rng.choice(np.array(k.values), 2048) for k in self.knobs], axis=1)
             if (self.knobs)
             else np.zeros((1, 0), dtype=np.int64)
         )
