@@ -12,6 +12,7 @@ from engine.space import sketches
 from engine.target import Target
 from tests.codegen.golden import compare
 from tests.codegen.workloads import of_dag
+from tests.space.samples import small_row
 
 GOLDEN = Path(__file__).parent / "golden"
 AVX2 = Target("avx2", "x86_64-unknown-linux-gnu", "x86-64-v3", (), 256, 16, 2)
@@ -41,7 +42,7 @@ def product():
 def test_ir_of_small_kernels(declare, request):
     workload = declare()
     sketch = sketches(workload, AVX2, accuracy="strict")[0]
-    schedule = sketch.schedule([max(v for v in k.values if v <= 2) for k in sketch.knobs])
+    schedule = sketch.schedule(small_row(sketch))
     kernel = codegen.generate(workload, schedule, AVX2)
     text = f"; {schedule.key}\n; {', '.join(kernel.arguments)}\n{kernel.ir}"
     compare(text, GOLDEN / f"{declare.__name__}.ll", request.config)

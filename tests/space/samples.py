@@ -79,3 +79,8 @@ def legal_rows(sketch: Sketch, rng: np.random.Generator, count: int = 256) -> np
     """The legal ones of some random rows."""
     rows = random_rows(sketch, rng, count)
     return rows[sketch.valid(rows)]
+
+
+def small_row(sketch: Sketch) -> list[int]:
+    """Twos where they can be had: a row that hardly depends on which values there are."""
+    return [max((v for v in k.values if v <= 2), default=min(k.values)) for k in sketch.knobs]
