@@ -163,20 +163,29 @@ class LineProgress:
 
 
 class LiveProgress(LineProgress):
-    """The task table, redrawn in place; plain lines before and after."""
+    """The task table, redrawn in place; plain lines before and after.
+
+    The totals stand above the table: a terminal that is too small cuts off the end.
+    """
 
     def __init__(self) -> None:
         super().__init__(sys.stdout)
         self._live: object | None = None
         self._news = ""
+        self._now: Snapshot | None = None
 
     def say(self, text: str) -> None:
-        if self._live is None:
+        if self._live is None or self._now is None:
             super().say(text)
         else:
             self._news = text
+            self._draw(self._now)
 
     def update(self, now: Snapshot) -> None:
+        self._now, self._news = now, ""
+        self._draw(now)
+
+    def _draw(self, now: Snapshot) -> None:
         from rich.live import Live
 
         if self._live is None:
@@ -209,8 +218,8 @@ class LiveProgress(LineProgress):
         for row, cells in zip(now.rows, table_cells(now.rows), strict=True):
             style = "bold green" if row.id == now.next_id else ""
             picture.add_row(*map(str, cells), style=style)
-        foot = [*totals(now), round_line(now), self._news]
-        return Group(picture, Text(""), *(Text(line) for line in foot if line))
+        head = [*totals(now), round_line(now), self._news]
+        return Group(*(Text(line) for line in head if line), Text(""), picture)
 
 
 class LogProgress:

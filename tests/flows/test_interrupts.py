@@ -1,0 +1,54 @@
+"""Ctrl-C: once to stop after the round, twice to end at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from flows.interrupts import INTERRUPTED, stop_event, stoppable
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PROGRAM = """
+import time
+from flows.interrupts import stoppable
+with stoppable(lambda text: print(text, flush=True)) as event:
+    print("ready", flush=True)
+    event.wait(60)
+    print("asked to stop", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_first_sets_the_event_and_says_so() -> None:
+    said: list[str] = []
+    before = signal.getsignal(signal.SIGINT)
+    with stoppable(said.append) as event:
+        assert stop_event() is event and not event.is_set()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert event.wait(5)
+    assert len(said) == 1 and "again to end at once" in said[0]
+    assert signal.getsignal(signal.SIGINT) is before
+    assert not stop_event().is_set()
+
+
+def test_second_ends_at_once() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], cwd=ROOT,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None and process.stderr is not None
+    try:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        assert "Stopping" in process.stdout.readline()
+        assert process.stdout.readline() == "asked to stop\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == INTERRUPTED
+    assert "all finished rounds are stored" in errors
