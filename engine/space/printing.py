@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.space.nest import Nest, Program
+from engine.space.nest import Level, Nest, Program
 
 
 def program_text(program: Program) -> str:
@@ -13,18 +13,25 @@ def program_text(program: Program) -> str:
         lines.append(f"region {number}: " + (f"parallel {shared}" if shared else "parallel loops"))
         for nest in region.nests:
             depth = 1
-            for i, level in enumerate(nest.outer):
+            for i, level in enumerate(_around(nest)):
                 kind = "parallel" if not region.shared and i < region.parallel else "for"
                 lines.append("  " * depth + f"{kind} {level.axis} step {level.step}")
                 depth += 1
+            inside = depth
             lines.append("  " * depth + _tile(nest))
             for level in nest.reduction:
                 depth += 1
                 kind = "unroll" if level.unroll else "for"
                 lines.append("  " * depth + f"{kind} {level.axis} step {level.step}")
             lines.append("  " * (depth + 1) + str(nest.stage))
-            lines += ["  " * (len(nest.outer) + 1) + str(s) for s in nest.epilogue]
+            lines += ["  " * inside + str(s) for s in nest.epilogue]
     return "\n".join(lines)
+
+
+def _around(nest: Nest) -> tuple[Level, ...]:
+    """The loops around the register tile: blocks, parts of a split reduction, tiles."""
+    parts = (nest.split,) if nest.split else ()
+    return (*nest.outer[: nest.blocks], *parts, *nest.outer[nest.blocks :])
 
 
 def _tile(nest: Nest) -> str:

@@ -52,6 +52,10 @@ def product() -> Workload:
     return _last((24, 33), lambda b: b.emit("MatMul", "x", _weight(b, 33, 50)))
 
 
+def long_product() -> Workload:
+    return _last((24, 300), lambda b: b.emit("MatMul", "x", _weight(b, 300, 50)))
+
+
 def softmax() -> Workload:
     return _last((6, 40), lambda b: b.emit("Softmax", "x", axis=1))
 
@@ -65,7 +69,8 @@ def chain() -> Workload:
 
 
 WORKLOADS: dict[str, Callable[[], Workload]] = {
-    f.__name__: f for f in (convolution, winograd, depthwise, product, softmax, pool, chain)
+    f.__name__: f
+    for f in (convolution, winograd, depthwise, product, long_product, softmax, pool, chain)
 }
 
 

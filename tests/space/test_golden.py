@@ -13,7 +13,7 @@ from tests.space.samples import AVX2, WORKLOADS, small_row
 GOLDEN = Path(__file__).parent / "golden"
 
 
-@pytest.mark.parametrize("name", ["convolution", "winograd", "product", "softmax", "pool"])
+@pytest.mark.parametrize("name", ["convolution", "winograd", "long_product", "softmax", "pool"])
 def test_printed_programs(name, request):
     parts = []
     for sketch in sketches(WORKLOADS[name](), AVX2, accuracy="fast")[:3]:
