@@ -19,6 +19,7 @@ def run_parameters() -> dict[str, Any]:
 
 
 TargetName = Literal["host", "avx512", "avx2", "sse42"]
+PeerName = Literal["onnxruntime", "openvino"]
 Shape = Annotated[list[Annotated[int, Field(ge=1)]], Field(description="Dimensions")]
 
 
@@ -95,8 +96,8 @@ class EvaluateParameters(_WithModels):
     model: str = Field(
         title="Network", description="What it was compiled from: a built-in network or a file"
     )
-    against: list[Literal["onnxruntime", "openvino"]] = Field(
-        default_factory=lambda: ["onnxruntime"],
+    against: list[PeerName] = Field(
+        default=["onnxruntime"],
         title="Peers",
         description="Engines to time beside it",
     )
@@ -159,8 +160,8 @@ class NightlyParameters(_WithModels):
         title="Records",
         description="Distil to so many best records of each workload at the end; 0 keeps all",
     )
-    against: list[Literal["onnxruntime", "openvino"]] = Field(
-        default_factory=lambda: ["onnxruntime"],
+    against: list[PeerName] = Field(
+        default=["onnxruntime"],
         title="Peers",
         description="Engines to time beside each network, where they are installed",
     )

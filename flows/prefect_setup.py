@@ -66,10 +66,10 @@ async def _queue(client: PrefectClient, pool: str, name: str) -> str:
 
 
 async def _automation(client: PrefectClient, silent_after: int) -> str:
+    from prefect.client.schemas.objects import StateType
     from prefect.events.actions import ChangeFlowRunState
     from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
     from prefect.events.schemas.events import ResourceSpecification
-    from prefect.states import StateType
 
     if await client.read_automations_by_name(AUTOMATION):
         return f"automation '{AUTOMATION}': there already"
@@ -83,7 +83,10 @@ async def _automation(client: PrefectClient, silent_after: int) -> str:
         within=timedelta(seconds=silent_after),
     )
     action = ChangeFlowRunState(
-        state=StateType.CRASHED, message=f"no heartbeat for {silent_after} seconds"
+        name=None,
+        state=StateType.CRASHED,
+        message=f"no heartbeat for {silent_after} seconds",
+        force=False,
     )
     await client.create_automation(
         AutomationCore(name=AUTOMATION, trigger=trigger, actions=[action])

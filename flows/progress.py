@@ -17,7 +17,10 @@ from flows.budget import Budget
 from flows.text import clock, milliseconds, table
 
 if TYPE_CHECKING:
-    from tasks.session import Choice, RoundOutcome, TuningSession
+    from rich.console import Group
+
+    from engine.search import Choice
+    from tasks.session import RoundOutcome, TuningSession
     from tasks.table import TaskRow
 
 HEADERS = ("ID", "search task", "weight", "latency ms", "GFLOPS", "trials", "failed")
@@ -204,7 +207,7 @@ class LiveProgress(LineProgress):
         self._live = None
         super().close(now)
 
-    def _picture(self, now: Snapshot) -> object:
+    def _picture(self, now: Snapshot) -> Group:
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text

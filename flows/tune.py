@@ -15,13 +15,14 @@ from prefect.runtime import flow_run
 
 from db.values import RunStatus
 from engine.errors import NoctuneError
+from engine.search import Choice
 from flows.budget import Budget
 from flows.interrupts import stop_event
 from flows.parameters import TuneParameters, run_parameters
 from flows.plots import plots_markdown
 from flows.progress import Progress, Snapshot, snapshot, watcher
 from flows.report import ProgressBar, artifact_key, publish, tuning_markdown
-from tasks.session import Choice, RoundOutcome, SessionOptions, TuningSession
+from tasks.session import RoundOutcome, SessionOptions, TuningSession
 from tasks.stages import load_network_task, prepare_task, select_task, tune_round_task
 
 FAILURES_IN_A_ROW = 3

@@ -137,7 +137,8 @@ def bench(
 
 def _peer_model(model: str, shapes: Mapping[str, tuple[int, ...]]) -> str | bytes:
     batch = next(iter(shapes.values()))[0] if is_builtin(model) else 1
-    return model_proto(model, batch)
+    found: str | bytes = model_proto(model, batch)
+    return found
 
 
 def _own(t: Timing) -> dict[str, float]:

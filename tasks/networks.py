@@ -116,7 +116,10 @@ def graph_hash(graph: Graph) -> str:
     for name in sorted(graph.constants):
         array = np.ascontiguousarray(graph.constants[name])
         digest.update(repr((name, array.dtype.name, array.shape)).encode())
-        digest.update(array.tobytes() if array.dtype.hasobject else array.reshape(-1).view("u1"))
+        if array.dtype.hasobject:
+            digest.update(repr(array.tolist()).encode())
+        else:
+            digest.update(array.reshape(-1).view("u1").data)
     return digest.hexdigest()
 
 

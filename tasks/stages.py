@@ -11,13 +11,13 @@ from typing import Any, ParamSpec, TypeVar
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
-from prefect.client.schemas.objects import TaskRun
-from prefect.states import State
+from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task
 
 from engine.errors import NoctuneError
+from engine.search import Choice
 from tasks import building, evaluation, night, selection, upkeep
-from tasks.session import Choice, RoundOutcome, TuningSession
+from tasks.session import RoundOutcome, TuningSession
 
 P = ParamSpec("P")
 R = TypeVar("R")

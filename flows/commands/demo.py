@@ -48,7 +48,7 @@ def _demo(args: argparse.Namespace) -> int:
     from flows.commands.compile import compile_lines
     from flows.compile import compile_network
     from flows.evaluate import evaluate
-    from flows.parameters import CompileParameters, EvaluateParameters, TuneParameters
+    from flows.parameters import CompileParameters, EvaluateParameters, PeerName, TuneParameters
     from flows.tune import tune
     from tasks.peers import is_installed
 
@@ -60,7 +60,7 @@ def _demo(args: argparse.Namespace) -> int:
         CompileParameters(model=MODEL, output=net, db=db, threads=args.threads, verify=False)
     )
     print("\n".join(compile_lines(built)))
-    peers = ["onnxruntime"] if is_installed("onnxruntime") else []
+    peers: list[PeerName] = ["onnxruntime"] if is_installed("onnxruntime") else []
     print("\n3/4  Verifying the outputs and timing", *[f"beside {p}" for p in peers], flush=True)
     found = evaluate(
         EvaluateParameters(path=net, model=MODEL, against=peers, db=db, threads=args.threads)

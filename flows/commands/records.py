@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -283,14 +283,16 @@ _HANDLERS = {
 
 
 def _names(store: Store) -> dict[str, str]:
-    from types import SimpleNamespace
-
     from engine.search.table import task_name
 
-    return {
-        key: task_name(SimpleNamespace(anchor=data.get("anchor", "?"), description=data))
-        for key, data in store.workloads().items()
-    }
+    return {key: task_name(_Described(data)) for key, data in store.workloads().items()}  # type: ignore[arg-type]
+
+
+class _Described:
+    """As much of a workload as its name needs, from what the database knows of it."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.anchor, self.description = str(data.get("anchor", "?")), data
 
 
 def _latency(record: MeasureRecord) -> float | None:

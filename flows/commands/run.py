@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     net = load(args.net)
     outputs = net.run(read_arrays(args.input), threads=args.threads)
     with replacing(args.output) as path, path.open("wb") as file:
-        np.savez(file, **outputs)
+        np.savez(file, allow_pickle=False, **outputs)
     shapes = {name: list(array.shape) for name, array in outputs.items()}
     if args.json:
         print(json.dumps({"output": args.output, "outputs": shapes}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import Any
 
 from flows.options import add_json, add_shape, add_target
 from flows.text import table
@@ -35,7 +36,8 @@ def run(args: argparse.Namespace) -> int:
             f"there is no task {args.task}", where=network.name, fix=f"Give 0 to {len(found) - 1}."
         )
     chosen = range(len(found)) if args.task is None else [args.task]
-    plain, cells = [], []
+    plain: list[dict[str, Any]] = []
+    cells = []
     for i in chosen:
         for sketch in sketches(found[i].workload, target, threads):
             knobs = {knob.name: list(knob.values) for knob in sketch.knobs}

@@ -222,3 +222,11 @@ def test_fifty_rounds_on_the_temporary_server(model: str, db: str) -> None:
     assert fifty() == 50
     with open_store(db) as store:
         assert len(trials(store)) == 50
+
+
+def test_setting_up_a_server_may_be_repeated() -> None:
+    from flows.prefect_setup import set_up
+
+    first = set_up("pool", ["zen4"], 90)
+    assert len(first) == 3 and all("made" in line for line in first)
+    assert all("there already" in line for line in set_up("pool", ["zen4"], 90))
