@@ -59,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from flows.prefect_run import run_flow
     from tasks.finding import find_models
     from tasks.peers import PEERS
+    from tasks.session import resolve_target
 
     if args.time is None and args.trials is None:
         raise NoctuneError("a night needs an end", fix="Give --time 4h or --trials 2000.")
@@ -69,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
             f"unknown engine '{unknown[0]}'", fix=f"The engines are: {', '.join(PEERS)}."
         )
     find_models(args.model)
+    resolve_target(args.target)
     open_store(args.db).close()
     return run_flow(args, _nightly)
 

@@ -49,9 +49,11 @@ def run(args: argparse.Namespace) -> int:
     from db.store import open_store
     from flows.prefect_run import run_flow
     from tasks.networks import check_model
+    from tasks.session import resolve_target
 
     for model in args.model:
         check_model(model)
+    resolve_target(args.target)
     open_store(args.db).close()
     return run_flow(args, _tune)
 

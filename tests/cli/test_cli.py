@@ -68,6 +68,7 @@ def test_unknown_command(run: Run) -> None:
         (("zoo", "mlp", "-o", "/nosuch/folder/mlp.onnx"), "mkdir -p /nosuch/folder"),
         (("tune", "nosuch.onnx"), "no such file"),
         (("tune", "mlp", "--db", "mysql://host/db"), "no such kind of database"),
+        (("tune", "mlp", "--target", "avx9"), "unknown target 'avx9'"),
         (("compile", "mlp", "-o", "/nosuch/mlp.net"), "does not exist"),
         (("run", "nosuch.net", "--input", "x.npz", "-o", "y.npz"), "nosuch.net"),
         (("bench", "nosuch.net"), "nosuch.net"),
