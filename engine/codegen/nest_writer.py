@@ -236,13 +236,19 @@ class NestWriter:
     # -- register tile ----------------------------------------------------------------------
 
     def _tile_points(self) -> list[dict[str, int]]:
-        """Points of the tile inside the current extents, as values of the tile's sub-loops."""
+        """Points of the tile inside the current extents, as values of the tile's sub-loops.
+
+        The axis with more operands to load goes outside: its operands are used up one by one, while
+        the fewer ones of the other side stay in registers.
+        """
         ranges = []
         for axis in self.nest.tile:
             extent = self.extent[axis]
             if axis == self.nest.vector and not self.nest.vector_reduces:
                 extent = -(-extent // self.nest.lanes)
             ranges.append([(f"{axis}.t", i) for i in range(extent)])
+        if len(ranges[-1:]) and len(ranges[-1]) ** 2 > prod(len(r) for r in ranges):
+            ranges = ranges[-1:] + ranges[:-1]
         return [dict(point) for point in product(*ranges)]
 
     def _enter(self, point: Mapping[str, int]) -> None:
