@@ -117,3 +117,19 @@ def test_targets_of_make_exist(page: Path) -> None:
 def test_changelog_has_the_version() -> None:
     version = re.search(r'^version = "(.+)"$', text_of(ROOT / "pyproject.toml"), re.MULTILINE)
     assert version and f"## {version[1]}" in text_of(ROOT / "CHANGELOG.md")
+
+
+def cells(line: str) -> tuple[str, ...]:
+    return tuple(cell.strip() for cell in line.strip().strip("|").split("|"))
+
+
+def test_results_of_the_readme_were_measured() -> None:
+    """Each row of its table stands in benchmarks/RESULTS.md, which only a benchmark writes."""
+    text = text_of(ROOT / "README.md")
+    part = text[text.index("<!-- results: begin") : text.index("<!-- results: end")]
+    header, _, *rows = [cells(line) for line in part.splitlines() if line.startswith("|")]
+    path = ROOT / "benchmarks" / "RESULTS.md"
+    measured = [cells(line) for line in text_of(path).splitlines()] if path.exists() else []
+    known = {row[: len(header)] for row in measured if len(row) > len(header)}
+    assert not measured or header in known
+    assert [row for row in rows if row not in known] == []
