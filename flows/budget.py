@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 LARGEST_ROUND = 64
-SMALLEST_ROUND = 8
+SMALLEST_ROUND = 12
 FIRST_ROUND = 2
 """Trials that a task's first round has even if time is short: default schedules."""
 ROUNDS_PER_TASK = 4

@@ -86,13 +86,22 @@ _OTHERS = 500
 def best_schedules(
     store: Store, keys: list[str], scope: RecordScope, accuracy: str
 ) -> dict[str, MeasureRecord]:
-    """The best record of each workload: as measured inside a network, else on its own."""
+    """The best record of each workload: as measured inside a network, else on its own.
+
+    A record that was found after the last selection, and so never tried inside, goes first.
+    """
     inside = replace(scope, timing_mode=TimingMode.IN_NETWORK)
-    best = {**store.best(keys, scope), **store.best(keys, inside)}
-    for key, record in list(best.items()):
-        if not allowed(record.schedule.sketch, accuracy):
-            del best[key]
-            permitted = _top(store, key, scope, 1, accuracy)
-            if permitted:
-                best[key] = permitted[0]
+    best = {}
+    for key in keys:
+        alone = _top(store, key, scope, 1, accuracy)
+        tried = _top(store, key, inside, _TRIED, accuracy)
+        known = {record.schedule.key for record in tried}
+        if alone and alone[0].schedule.key not in known:
+            best[key] = alone[0]
+        elif tried:
+            best[key] = tried[0]
     return best
+
+
+_TRIED = 64
+"""Schedules of a workload that were tried inside networks, at most."""
