@@ -34,17 +34,16 @@ GOALS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("networks", nargs="*", help="built-in networks (default: those with goals)")
-    parser.add_argument(
-        "--time", default="10m", help="tuning time a network and thread count; 0: none"
-    )
-    parser.add_argument("--trials", type=int, default=1000, help="tuning trials at most")
-    parser.add_argument("--threads", default="1,2", help="thread counts")
-    parser.add_argument("--rounds", type=int, default=5, help="groups of runs of each engine")
-    parser.add_argument("--db", default="bench.sqlite", help="database of the records")
-    parser.add_argument("--work", default="bench-work", help="folder for networks and results")
+    style = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
+    option = parser.add_argument
+    option("networks", nargs="*", help="built-in networks (default: those with goals)")
+    option("--time", default="10m", help="tuning time a network and thread count; 0: none")
+    option("--trials", type=int, default=1000, help="tuning trials at most")
+    option("--threads", default="1,2", help="thread counts")
+    option("--rounds", type=int, default=5, help="groups of runs of each engine")
+    option("--db", default="bench.sqlite", help="database of the records")
+    option("--work", default="bench-work", help="folder for networks and results")
     args = parser.parse_args()
     work = Path(args.work)
     work.mkdir(parents=True, exist_ok=True)

@@ -139,10 +139,6 @@ class Emitter:
                 return name
         raise KeyError(variable)
 
-    def bind(self, variable: str, name: str) -> None:
-        """Makes `name` the value of `variable` in the innermost scope (which then defines it)."""
-        self.scopes[-1].memo[("value", variable)] = name
-
     def open_scope(self, variable: str, name: str) -> None:
         """A straight-line scope that defines `variable`; close with `close_scope`."""
         scope = Scope(variable)

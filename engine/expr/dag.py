@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from engine.expr.affine import Affine, var
-from engine.expr.nodes import Binary, Expr, Read, Unary, reads, walk
+from engine.expr.nodes import Binary, Expr, Unary, reads, walk
 
 REDUCERS = {"sum": 0.0, "max": float("-inf"), "min": float("inf"), "prod": 1.0}
 """Reduction -> its neutral element."""
@@ -134,7 +134,7 @@ class ComputeDag:
         return "\n".join(lines + [str(s) for s in self.stages])
 
 
-def workload_key(dag: ComputeDag, nonnegative: tuple[str, ...] = ()) -> str:
+def workload_key(dag: ComputeDag) -> str:
     """JSON list [hash of the DAG's text without shapes, shape of each placeholder and output...].
 
     Equal DAGs with equal shapes have equal keys.  Same form as in Ansor.
@@ -146,41 +146,3 @@ def workload_key(dag: ComputeDag, nonnegative: tuple[str, ...] = ()) -> str:
     outputs = [list(dag.stage(o).shape) for o in dag.outputs]
     loops = hashlib.md5(json.dumps(extents).encode(), usedforsecurity=False).hexdigest()[:8]
     return json.dumps([digest, *shapes, *outputs, loops], separators=(",", ":"))
-
-
-def is_elementwise(stage: Stage) -> bool:
-    """No reduction: each output element comes from single elements."""
-    return stage.reducer is None
-
-
-def identity_read(stage: Stage, tensor: str) -> bool:
-    """Whether the stage reads `tensor` only at its own point."""
-    own = tuple(var(a.name) for a in stage.axes)
-    found = [r for r in reads(stage.body) if r.tensor == tensor]
-    return bool(found) and all(r.index == own for r in found)
-
-
-def rename_axes(stage: Stage, names: Mapping[str, str]) -> Stage:
-    """The stage with other axis names."""
-    from dataclasses import replace
-
-    from engine.expr.nodes import rewrite
-
-    table = {old: var(new) for old, new in names.items()}
-
-    def leaf(e: Expr) -> Expr | None:
-        if isinstance(e, Read):
-            return Read(e.tensor, tuple(i.substitute(table) for i in e.index), e.fill)
-        return None
-
-    def axes(group: tuple[Axis, ...]) -> tuple[Axis, ...]:
-        return tuple(Axis(names.get(a.name, a.name), a.extent) for a in group)
-
-    return replace(
-        stage,
-        axes=axes(stage.axes),
-        reduce_axes=axes(stage.reduce_axes),
-        body=rewrite(stage.body, leaf),
-        index=None if stage.index is None else tuple(i.substitute(table) for i in stage.index),
-        unroll=tuple(names.get(n, n) for n in stage.unroll),
-    )

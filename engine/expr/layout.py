@@ -2,8 +2,8 @@
 
 A layout maps a logical index to a float offset: each axis has a stride, and one axis may be cut
 into blocks of `block` (NCHW[c]: `block` consecutive channels lie together, `strides[axis]` is the
-step from block to block).  `halo` says how many elements beyond each end of an axis may be read and are
-zero.  Views (slices, concatenation, transposition) are layouts over the same buffer.
+step from block to block).  `halo` says how many elements beyond each end of an axis may be read
+and are zero.  Views (slices, concatenation, transposition) are layouts over the same buffer.
 """
 
 from __future__ import annotations

@@ -71,8 +71,10 @@ class Read(Expr):
 
     def __str__(self) -> str:
         inside = ", ".join(str(i) for i in self.index)
-        return f"{self.tensor}[{inside}]" if self.fill is None else (
-            f"{self.tensor}[{inside} | else {self.fill:g}]"
+        return (
+            f"{self.tensor}[{inside}]"
+            if self.fill is None
+            else (f"{self.tensor}[{inside} | else {self.fill:g}]")
         )
 
 

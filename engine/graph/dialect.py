@@ -38,6 +38,7 @@ ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "Gelu": ("approximate",),
     "Clip": ("min", "max"),
     "Cast": ("to",),
+    "LRN": ("size", "alpha", "beta", "bias"),
     "Softmax": ("axis",),
     "LogSoftmax": ("axis",),
     "Hardmax": ("axis",),

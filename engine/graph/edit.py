@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.graph.ir import Graph, Node, Value, fold_value
+from engine.graph.ir import Graph, Node, fold_value
 
 Array = NDArray[Any]
 
@@ -105,9 +105,6 @@ class Editor:
         self.nodes[writer.name] = replace(self.nodes[writer.name], outputs=outputs)
         self._writer[out] = writer.name
         self._writer.pop(source, None)
-
-    def set_value(self, name: str, shape: tuple[int, ...]) -> None:
-        self.values[name] = Value(name, shape, self.values[name].dtype)
 
     def finish(self) -> Graph:
         return self.graph.with_nodes(tuple(self.nodes.values()), self.constants, self.values)

@@ -61,10 +61,6 @@ class Graph:
                     users.setdefault(name, []).append(node)
         return users
 
-    def producers(self) -> dict[str, Node]:
-        """Value name -> the node that writes it."""
-        return {out: node for node in self.nodes for out in node.outputs if out}
-
     def shape(self, name: str) -> tuple[int, ...]:
         return self.values[name].shape
 

@@ -1,8 +1,8 @@
 """A compiled network as plain data: what the file's manifest says.
 
-In: `engine.runtime.build` fills it.  Out: `engine.runtime.network` runs it, `engine.runtime.file`
-writes and reads it.  Offsets are in bytes: into the arena for buffers, into the weights for
-constants.
+In: `engine.runtime.build` fills it.  Out: `engine.runtime.network` runs it,
+`engine.runtime.netfile` writes and reads it.  Offsets are in bytes: into the arena for buffers,
+into the weights for constants.
 """
 
 from __future__ import annotations

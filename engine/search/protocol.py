@@ -24,15 +24,6 @@ Prior = Callable[[Features], Floats]
 """float32[n, F] features -> float64[n] seconds that a machine model expects."""
 
 
-class KnobLike(Protocol):
-    """A named choice among integers, in ascending or otherwise meaningful order."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def values(self) -> tuple[int, ...]: ...
-
-
 class SketchLike(Protocol):
     """A loop-nest skeleton with open knobs."""
 

@@ -212,7 +212,8 @@ def prior(rows: NDArray[np.float32], target: Target) -> Floats:
     """Seconds by a roofline: arithmetic against the bytes of each level, plus fixed costs.
 
     Assumes 2 vector operations and 2 loads a cycle at 3.2 GHz, 24 bytes a cycle from L2, 14 from
-    L3, 4 from memory (which reading weights for the first time hardly hides).  Only the order matters: it ranks candidates before any record exists.
+    L3, 4 from memory (which reading weights for the first time hardly hides).  Only the order
+    matters: it ranks candidates before any record exists.
     """
     col = {name: rows[:, i].astype(np.float64) for i, name in enumerate(FEATURES)}
     raw = {n: np.exp2(col[n]) - 1 if n in _LOGGED else col[n] for n in FEATURES}

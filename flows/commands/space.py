@@ -41,12 +41,23 @@ def run(args: argparse.Namespace) -> int:
     for i in chosen:
         for sketch in sketches(found[i].workload, target, threads):
             knobs = {knob.name: list(knob.values) for knob in sketch.knobs}
-            plain.append({"id": i, "sketch": sketch.name, "size": sketch.size, "knobs": knobs})
-            cells.append((i, task_name(found[i].workload), sketch.name, f"{sketch.size:.2e}"))
+            plain.append(
+                {
+                    "id": i,
+                    "sketch": sketch.name,
+                    "size": sketch.size,
+                    "knobs": knobs,
+                    "rules": list(sketch.skeleton.trace),
+                }
+            )
+            rules = ", ".join(sketch.skeleton.trace)
+            cells.append(
+                (i, task_name(found[i].workload), sketch.name, rules, f"{sketch.size:.2e}")
+            )
     if args.json:
         print(json.dumps(plain, indent=2))
         return 0
-    print(table(("ID", "search task", "sketch", "programs"), cells, left=3))
+    print(table(("ID", "search task", "sketch", "rules", "programs"), cells, left=4))
     if args.task is not None:
         for entry in plain:
             print(f"\n{entry['sketch']}")
