@@ -141,6 +141,8 @@ def write_lines(path: str | os.PathLike[str], lines: Iterable[str]) -> int:
     The data is on the disk when this returns.  Raises StoreError if it cannot be written.
     """
     final = Path(path)
+    if final.exists() and not final.is_file():
+        raise StoreError("this is not a file", where=str(final), fix="Name a file to write.")
     part = final.with_name(f".{final.name}.{os.getpid()}.part")
     try:
         try:

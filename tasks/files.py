@@ -39,6 +39,8 @@ def check_writable(path: str | Path) -> None:
     goal = Path(path)
     if goal.is_dir():
         raise NoctuneError("this is a folder, not a file", where=str(goal), fix="Name a file.")
+    if goal.exists() and not goal.is_file():
+        raise NoctuneError("this is a device or a pipe", where=str(goal), fix="Name a file.")
     folder = goal.parent
     if not folder.is_dir():
         raise NoctuneError(

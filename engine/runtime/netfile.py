@@ -44,6 +44,8 @@ def write_network(path: str | Path, image: NetworkImage) -> None:
     Equal networks give equal bytes.  NoctuneError if the folder cannot be written or is full.
     """
     path = Path(path)
+    if path.exists() and not path.is_file():
+        raise NoctuneError("this is not a file", where=str(path), fix="Name a file to write.")
     parts = _parts(image)
     manifest, offsets = _manifest(image)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")

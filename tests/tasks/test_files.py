@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,11 @@ def test_where_no_file_can_be(tmp_path: Path) -> None:
         check_writable(tmp_path)
     with pytest.raises(NoctuneError, match="mkdir -p"):
         check_writable(tmp_path / "no" / "file")
+
+
+def test_a_device_is_never_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(NoctuneError, match="device or a pipe"), replacing(pipe):
+        pass
+    assert pipe.is_fifo()
