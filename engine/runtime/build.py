@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from engine.codegen.constants import derive
 from engine.errors import ModelError
@@ -17,6 +17,7 @@ from engine.expr import Layout, row_major
 from engine.graph.task import LoweredGraph, Step
 from engine.records import Schedule
 from engine.runtime.driver import driver_ir
+from engine.runtime.inplace import reuse_in_place
 from engine.runtime.jit import emit_object
 from engine.runtime.make import Made, Order, make_kernels
 from engine.runtime.network import CompiledNetwork
@@ -53,6 +54,8 @@ def compile_network(
     threads = threads or target.cores
     borders, skipped = _direct_copies(lowered)
     steps = tuple(s for s in lowered.steps if s.name not in skipped)
+    fixed = frozenset({*lowered.graph.inputs, *lowered.graph.outputs, *borders.values()})
+    lowered = reuse_in_place(replace(lowered, steps=steps), schedules or {}, fixed)
     orders, names = _orders(steps, schedules or {})
     made, images = make_kernels(orders, target, threads, jobs)
     plan = plan_memory(_buffers(lowered, steps, borders))
