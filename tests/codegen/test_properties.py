@@ -25,7 +25,7 @@ FEW = settings(
     deadline=None, derandomize=True, database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )  # fmt: skip
-MANY = settings(FEW, max_examples=300, derandomize=False, print_blob=True)
+MANY = settings(FEW, max_examples=40, print_blob=True)
 SEEDS = st.integers(0, 2**32 - 1)
 KINDS = {
     "convolution": nets.convolutions(), "winograd": nets.stride_one(), "pool": nets.pools(),
