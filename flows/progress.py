@@ -125,9 +125,10 @@ def round_line(now: Snapshot) -> str:
     failed = done.trials - done.valid
     problem = f", {failed} failed ({done.first_error[:120]})" if failed else ""
     left = f", {clock(now.time_left)} left" if now.time_left is not None else ""
+    part = f" for {len(now.rows) - now.untuned} of {len(now.rows)} tasks" if now.untuned else ""
     return (
         f"round {done.round_index}: ID {done.choice.index} {change}, {done.trials} trials{problem};"
-        f" total {milliseconds(now.total)} ms, {now.trials} trials, {now.rate:.1f}/s, "
+        f" total {milliseconds(now.total)} ms{part}, {now.trials} trials, {now.rate:.1f}/s, "
         f"{clock(now.used)} used{left}"
     )
 

@@ -202,7 +202,11 @@ class TuningSession:
             run_id=self.run_id,
             index=self.round_index,
             workload_key=task.key,
-            estimates={k: v for k, (v, _) in self.estimates(extended).items() if v is not None},
+            estimates={
+                name: seconds
+                for name, (seconds, untuned) in self.estimates(extended).items()
+                if seconds is not None and not untuned
+            },
             task_table=tuple(row.to_json() for row in task_rows(self.search_tasks, extended)),
             started=started,
             finished=time.time(),
