@@ -14,7 +14,7 @@ from pathlib import Path
 from db.exchange import record_line, write_lines
 from db.store import Store
 from engine.errors import StoreError
-from engine.records import MeasureRecord, RecordScope
+from engine.records import MeasureRecord, RecordScope, TimingMode
 
 KEEP, SPREAD = 16, 112
 
@@ -38,15 +38,17 @@ def distill(
 ) -> DistillReport:
     """Keep the `keep` best schedules of each workload and scope, and up to `spread` others.
 
-    Every workload's best record stays, so the store compiles to the same networks as before.  With
-    a `scope` only its records are touched.  Raises StoreError if `archive` exists or cannot be
+    Every workload's best record stays, and so do all that were timed inside a network (they are
+    few, and tell what was tried there): the store compiles to the same networks as before.  With a
+    `scope` only its records are touched.  Raises StoreError if `archive` exists or cannot be
     written.
     """
     if keep < 1 or spread < 0:
         raise StoreError("distilling keeps at least one record of each workload", fix="--keep 16")
 
     def drop(records: Sequence[MeasureRecord]) -> list[bool]:
-        if scope is not None and records and records[0].scope != scope:
+        other = scope is not None and records and records[0].scope != scope
+        if other or (records and records[0].scope.timing_mode is TimingMode.IN_NETWORK):
             return [False] * len(records)
         kept = choose_kept(records, keep, spread)
         return [place not in kept for place in range(len(records))]

@@ -114,7 +114,7 @@ class TestPrune:
         old = OTHER_SCOPES[3]
         store.add_records([record(i) for i in range(4)])
         store.add_records([record(i, scope=old) for i in range(4)])
-        report = prune(store, tmp_path / "old.jsonl", other_than_generator="1")
+        report = prune(store, tmp_path / "old.jsonl", other_than_generator=SCOPE.generator_version)
         assert report.removed == 3
         assert store.stats().scopes == {SCOPE: 4, old: 1}
 

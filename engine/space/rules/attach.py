@@ -42,7 +42,7 @@ def _common(skeleton: Skeleton) -> tuple[Axis, ...]:
         common = [a for a in common if a.name not in group.stage.unroll]
         for stage in group.stages:
             for read in skeleton.reads_of(stage):
-                if read.tensor in made:
+                if read.tensor in made and read.tensor not in group.stores:
                     common = [a for a in common if _kept(read.index, a.name)]
         if any(name in skeleton.temporaries for name in group.stores):
             common = [a for a in common if _kept(group.stage.store_index, a.name)]
