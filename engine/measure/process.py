@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import queue
+import resource
 import signal
 import subprocess
 import sys
@@ -275,7 +276,10 @@ class Worker:
 
 
 def _reap(pid: int, seconds: float) -> tuple[int, int] | None:
-    """(exit code, peak bytes) of a child that ends in time, None if it does not."""
+    """(exit code, peak bytes) of a child that ends in time, None if it does not.
+
+    The peak is 0 where it cannot be told from this process's own.
+    """
     end = time.monotonic() + seconds
     while True:
         try:
@@ -283,10 +287,16 @@ def _reap(pid: int, seconds: float) -> tuple[int, int] | None:
         except ChildProcessError:
             return 0, 0
         if done:
-            return os.waitstatus_to_exitcode(status), usage.ru_maxrss << 10
+            peak = usage.ru_maxrss << 10
+            return os.waitstatus_to_exitcode(status), 0 if peak <= _own_peak() else peak
         if time.monotonic() >= end:
             return None
         time.sleep(0.002)
+
+
+def _own_peak() -> int:
+    """This process's peak bytes: a child's figure starts there, as it counts from before exec."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
 def explain_exit(code: int | None, peak: int, limit: int) -> tuple[ErrorKind, str, dict[str, Any]]:

@@ -45,7 +45,7 @@ def write_network(path: str | Path, image: NetworkImage) -> None:
     """
     path = Path(path)
     if path.exists() and not path.is_file():
-        raise NoctuneError("this is not a file", where=str(path), fix="Name a file to write.")
+        raise NoctuneError("the network cannot be written: this is no file", where=str(path))
     parts = _parts(image)
     manifest, offsets = _manifest(image)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
