@@ -55,6 +55,7 @@ class Group:
 
 
 class TestG309OpeningAtOnce:
+    @pytest.mark.slow
     def test_eight_processes_open_an_empty_database(self, sql_url: str) -> None:
         Group("open_and_add", 8, sql_url).go()
         with SqlStore(sql_url) as store:
@@ -65,6 +66,7 @@ class TestG309OpeningAtOnce:
 
 
 class TestG313ManyWriters:
+    @pytest.mark.slow
     def test_sixteen_processes_and_a_long_reader(self, tmp_path: Path) -> None:
         url = str(tmp_path / "records.db")
         with SqlStore(url) as store:

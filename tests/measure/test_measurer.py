@@ -66,6 +66,7 @@ def test_good_candidates(measurer: Make) -> None:
     assert records[1].latency > records[2].latency
 
 
+@pytest.mark.slow
 def test_hostile_candidates_among_good_ones(measurer: Make) -> None:
     """G6-11 and more: each gets its own kind, the good ones are measured, nothing stays."""
     kinds = [*EXPECTED, *HARMLESS]

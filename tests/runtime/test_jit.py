@@ -50,6 +50,7 @@ def test_missing_symbols_and_broken_objects_are_refused() -> None:
         emit("define nonsense")
 
 
+@pytest.mark.slow
 def test_names_may_be_reused_and_code_is_unloaded() -> None:
     for i in range(20):
         code = load_object(emit(ADD), ["add"])
