@@ -47,7 +47,10 @@ _G: dict[int, Rows] = {
 }  # fmt: skip
 
 ERROR = {2: 2e-6, 4: 2e-5}
-"""Output tile -> largest error relative to the largest output that was seen over the zoo."""
+"""Output tile -> bound on a layer's error relative to its largest output.
+
+Seen on convolutions of the built-in ResNets with normal data: 9e-7 and 1.4e-5.
+"""
 
 BOUND = {"strict": 0.0, "default": 1e-4, "fast": 1e-3}
 
