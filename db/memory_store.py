@@ -6,6 +6,7 @@ form, which the conformance tests hold the SQL stores against.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from db.values import (
     EvaluationInfo,
     GroupInfo,
     MachineInfo,
+    ModelRows,
     NetworkInfo,
     RoundInfo,
     RunInfo,
@@ -27,7 +29,9 @@ from db.values import (
     clean_text,
     evaluated_median,
     run_status,
+    split_features,
     storable,
+    to_json,
 )
 from engine.errors import StoreError
 from engine.records import MeasureRecord, RecordScope
@@ -205,11 +209,21 @@ class MemoryStore(Store):
     ) -> dict[str, tuple[MeasureRecord, ...]]:
         return {key: self._of(key, scope) for key in workload_keys}
 
-    def records_for_model(
-        self, scope: RecordScope, limit: int | None = None
-    ) -> tuple[MeasureRecord, ...]:
-        records = tuple(self.iter_records(scope=scope))
-        return records if limit is None else records[max(len(records) - limit, 0) :]
+    def model_rows(
+        self, scope: RecordScope, limit: int | None = None, without: Sequence[str] = ()
+    ) -> ModelRows:
+        leave = {clean_text(key) for key in without}
+        records = [r for r in self.iter_records(scope=scope) if r.workload_key not in leave]
+        if limit is not None:
+            records = records[max(len(records) - limit, 0) :]
+        return ModelRows(
+            tuple(r.workload_key for r in records),
+            tuple(r.latency if r.valid else math.inf for r in records),
+            tuple(r.error for r in records),
+            tuple(r.noisy for r in records),
+            tuple(to_json(r.schedule.to_json()) for r in records),
+            tuple(split_features(r.extra)[0] for r in records),
+        )
 
     def best(self, workload_keys: Sequence[str], scope: RecordScope) -> dict[str, MeasureRecord]:
         tops = {key: self.top(key, scope, 1) for key in workload_keys}

@@ -19,7 +19,7 @@ from db.connect import show_url
 from db.views import create_views, drop_views
 from engine.errors import StoreError
 
-SCHEMA = "0002"
+SCHEMA = "0003"
 """The schema version of this code: the head of `db/migrations`."""
 
 VERSION_TABLE = "noctune_schema"

@@ -267,6 +267,10 @@ class MeasureRecordRow(Base):
     noisy: Mapped[bool] = mapped_column(comment="The machine was busy with something else.")
     extra: Mapped[dict[str, Any]] = mapped_column(comment="Whatever else was noted.")
     created_at: Mapped[float] = mapped_column(comment="When it was measured.")
+    features: Mapped[bytes | None] = mapped_column(
+        comment="What the cost model sees of the schedule: 8-byte floats, little-endian, one "
+        "after the other. NULL if none were noted."
+    )
 
 
 class CompiledNetworkRow(Base):

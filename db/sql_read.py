@@ -1,19 +1,15 @@
 """Reads: each function runs inside the caller's transaction.
 
-In: an open connection.  Out: the frozen values of `db.values` and `engine.records`.  Records are
-read as plain columns and their JSON is parsed here, which is several times faster than mapped rows.
+In: an open connection.  Out: the frozen values of `db.values` and `engine.records`.
 """
 
 from __future__ import annotations
 
-import gc
-import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, Text, cast, func, select
+from sqlalchemy import Connection, func, select
 from sqlalchemy.orm import DeclarativeBase
 
 from db.models import (
@@ -30,11 +26,22 @@ from db.models import (
     TuningRunRow,
     WorkloadRow,
 )
-from db.sql_write import BATCH, find_target
+from db.rows import (
+    BATCH,
+    RecordReader,
+    model_columns,
+    read_model_rows,
+    record_columns,
+    record_query,
+    scope_of,
+    scopes,
+)
+from db.sql_write import find_target
 from db.values import (
     CompiledInfo,
     EvaluationInfo,
     GroupInfo,
+    ModelRows,
     NetworkInfo,
     RoundInfo,
     RunInfo,
@@ -42,130 +49,14 @@ from db.values import (
     batched,
     clean_text,
 )
-from engine.records import ErrorKind, MeasureRecord, RecordScope, Schedule, TimingMode
+from engine.records import MeasureRecord, RecordScope
 
 _R = MeasureRecordRow
-_COLUMNS = (
-    _R.id,
-    _R.workload_id,
-    _R.target_id,
-    _R.run_id,
-    _R.round_index,
-    cast(_R.schedule, Text),
-    cast(_R.times, Text),
-    _R.error,
-    _R.message,
-    _R.predicted,
-    _R.created_at,
-    _R.build_seconds,
-    _R.noisy,
-    cast(_R.extra, Text),
-)
-
-RecordQuery = Select[*tuple[Any, ...]]
-
-
-class RecordReader:
-    """Turns record rows into records; remembers the keys behind the ids for one transaction."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._workloads: dict[int, str] = {}
-        self._runs: dict[int, str] = {}
-        self._scopes: dict[int, RecordScope] = {}
-
-    def read(self, query: RecordQuery) -> list[tuple[int, MeasureRecord]]:
-        """The records of a query over `record_query()`, each with its row id."""
-        with _collector_paused():
-            rows = self._connection.execute(query).all()
-            self._learn(rows)
-            return self._records(rows)
-
-    def _records(self, rows: Sequence[Any]) -> list[tuple[int, MeasureRecord]]:
-        """Column by column, so that the loops over rows are the interpreter's own."""
-        if not rows:
-            return []
-        ids, workloads, targets, runs, rounds, schedules, times, *rest = zip(*rows, strict=True)
-        errors, messages, predicted, created, built, noisy, extra = rest
-        records = map(
-            MeasureRecord,
-            map(self._workloads.__getitem__, workloads),
-            map(self._scopes.__getitem__, targets),
-            [Schedule(data["sketch"], data["knobs"]) for data in _parse_all(schedules)],
-            map(tuple, _parse_all(times, parse_int=float)),
-            map(_KINDS.__getitem__, errors),
-            messages,
-            predicted,
-            map(self._runs.__getitem__, runs),
-            rounds,
-            created,
-            built,
-            noisy,
-            _parse_all(extra),
-        )
-        return list(zip(ids, records, strict=True))
-
-    def _learn(self, rows: Sequence[Any]) -> None:
-        connection = self._connection
-        for part in _unknown(self._workloads, (row[1] for row in rows)):
-            query = select(WorkloadRow.id, WorkloadRow.workload_key)
-            found = connection.execute(query.where(WorkloadRow.id.in_(part)))
-            self._workloads.update((id_, key) for id_, key in found)
-        for part in _unknown(self._runs, (row[3] for row in rows)):
-            runs = select(TuningRunRow.id, TuningRunRow.run_key)
-            found = connection.execute(runs.where(TuningRunRow.id.in_(part)))
-            self._runs.update((id_, key) for id_, key in found)
-        if any(row[2] not in self._scopes for row in rows):
-            self._scopes = scopes(connection)
-
-
-_KINDS = {str(kind): kind for kind in ErrorKind}
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Reading makes many objects and no cycles; looking for cycles would double its time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-def _parse_all(texts: Iterable[str], **options: Any) -> list[Any]:
-    """Parse many JSON texts at once.
-
-    PostgreSQL keeps numbers as decimals and writes a huge float without its exponent, so a list
-    of floats is read with `parse_int=float`.
-    """
-    parsed: list[Any] = json.loads("[" + ",".join(texts) + "]", **options)
-    return parsed
-
-
-def _unknown(known: Mapping[int, str], ids: Iterable[int]) -> Iterable[tuple[int, ...]]:
-    return batched(sorted(set(ids) - known.keys()), BATCH)
-
-
-def record_query() -> RecordQuery:
-    """A query of all records in the order in which they were stored."""
-    return select(*_COLUMNS).order_by(_R.id)
 
 
 def _all(row: type[DeclarativeBase]) -> Any:
     """All columns of a table, as plain columns rather than mapped objects."""
     return row.__table__
-
-
-def scopes(connection: Connection) -> dict[int, RecordScope]:
-    """Every scope by its row id."""
-    return {row.id: _scope(row) for row in connection.execute(select(_all(TargetRow)))}
-
-
-def _scope(row: Any) -> RecordScope:
-    mode = TimingMode(row.timing_mode)
-    return RecordScope(row.target_key, row.threads, mode, row.generator_version)
 
 
 def find_workloads(connection: Connection, keys: Iterable[str]) -> dict[int, str]:
@@ -196,17 +87,17 @@ def history(
     return {key: tuple(records) for key, records in found.items()}
 
 
-def newest(
-    connection: Connection, scope: RecordScope, limit: int | None
-) -> tuple[MeasureRecord, ...]:
+def model_rows(
+    connection: Connection, scope: RecordScope, limit: int | None, without: Sequence[str]
+) -> ModelRows:
     target = find_target(connection, scope)
     if target is None or limit == 0:
-        return ()
-    query = record_query().where(_R.target_id == target)
-    if limit is not None:
-        query = query.order_by(None).order_by(_R.id.desc()).limit(limit)
-    records = [record for _, record in RecordReader(connection).read(query)]
-    return tuple(records if limit is None else reversed(records))
+        return ModelRows()
+    query = model_columns().where(_R.target_id == target).order_by(_R.id.desc()).limit(limit)
+    own = tuple(find_workloads(connection, without))
+    if own:
+        query = query.where(_R.workload_id.not_in(own))
+    return read_model_rows(connection, query)
 
 
 def best(
@@ -231,7 +122,7 @@ def best(
     reader = RecordReader(connection)
     found: dict[str, MeasureRecord] = {}
     for part in batched(ids, BATCH):
-        query = select(*_COLUMNS).select_from(WorkloadRow).join(_R, _R.id == fastest)
+        query = record_columns().select_from(WorkloadRow).join(_R, _R.id == fastest)
         for _, record in reader.read(query.where(WorkloadRow.id.in_(part))):
             found[record.workload_key] = record
     return {key: found[clean_text(key)] for key in keys if clean_text(key) in found}
@@ -244,7 +135,7 @@ def top(connection: Connection, key: str, scope: RecordScope, k: int) -> tuple[M
         return ()
     (id_,) = ids
     base = (
-        select(*_COLUMNS)
+        record_columns()
         .where(_R.target_id == target, _R.workload_id == id_, _R.latency.is_not(None))
         .order_by(_R.latency, _R.id)
     )
@@ -306,7 +197,7 @@ def workloads(connection: Connection) -> dict[str, Mapping[str, Any]]:
 
 def targets(connection: Connection) -> dict[RecordScope, Mapping[str, Any]]:
     query = select(_all(TargetRow)).order_by(TargetRow.id)
-    return {_scope(row): row.description for row in connection.execute(query)}
+    return {scope_of(row): row.description for row in connection.execute(query)}
 
 
 def networks(connection: Connection) -> tuple[NetworkInfo, ...]:

@@ -26,12 +26,15 @@ from db.models import (
     TuningRunRow,
     WorkloadRow,
 )
+from db.rows import RecordReader, record_query
+from db.rows import scopes as scopes_by_id
 from db.store import Store, new_run_id
 from db.values import (
     CompiledInfo,
     EvaluationInfo,
     GroupInfo,
     MachineInfo,
+    ModelRows,
     NetworkInfo,
     RoundInfo,
     RunInfo,
@@ -164,10 +167,10 @@ class SqlStore(Store):
     ) -> dict[str, tuple[MeasureRecord, ...]]:
         return self._read(sql_read.history, tuple(workload_keys), scope)
 
-    def records_for_model(
-        self, scope: RecordScope, limit: int | None = None
-    ) -> tuple[MeasureRecord, ...]:
-        return self._read(sql_read.newest, scope, limit)
+    def model_rows(
+        self, scope: RecordScope, limit: int | None = None, without: Sequence[str] = ()
+    ) -> ModelRows:
+        return self._read(sql_read.model_rows, scope, limit, tuple(without))
 
     def best(self, workload_keys: Sequence[str], scope: RecordScope) -> dict[str, MeasureRecord]:
         return self._read(sql_read.best, tuple(workload_keys), scope)
@@ -201,12 +204,12 @@ class SqlStore(Store):
     def _part_after(
         connection: Connection, last: int, ids: tuple[int, ...] | None, target: int | None
     ) -> list[tuple[int, MeasureRecord]]:
-        query = sql_read.record_query().where(MeasureRecordRow.id > last).limit(STREAM_ROWS)
+        query = record_query().where(MeasureRecordRow.id > last).limit(STREAM_ROWS)
         if ids is not None:
             query = query.where(MeasureRecordRow.workload_id.in_(ids))
         if target is not None:
             query = query.where(MeasureRecordRow.target_id == target)
-        return sql_read.RecordReader(connection).read(query)
+        return RecordReader(connection).read(query)
 
     def remove_records(
         self,
@@ -231,10 +234,10 @@ class SqlStore(Store):
     def _group(
         connection: Connection, workload: int, target: int
     ) -> list[tuple[int, MeasureRecord]]:
-        query = sql_read.record_query().where(
+        query = record_query().where(
             MeasureRecordRow.workload_id == workload, MeasureRecordRow.target_id == target
         )
-        return sql_read.RecordReader(connection).read(query)
+        return RecordReader(connection).read(query)
 
     # -- compiled networks ------------------------------------------------------------------------
 
@@ -303,7 +306,7 @@ class SqlStore(Store):
             errors[error] = errors.get(error, 0) + rows
             per_target[target] = per_target.get(target, 0) + rows
             valid += good
-        scopes = sql_read.scopes(connection)
+        scopes = scopes_by_id(connection)
         return StoreStats(
             records=sum(errors.values()),
             valid=valid,

@@ -7,7 +7,6 @@ repeat.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -30,6 +29,7 @@ from db.models import (
     TuningRunRow,
     WorkloadRow,
 )
+from db.rows import BATCH, record_values
 from db.values import (
     MachineInfo,
     RoundInfo,
@@ -37,14 +37,10 @@ from db.values import (
     batched,
     clean_json,
     clean_text,
-    spread,
     storable,
 )
 from engine.errors import StoreError
-from engine.records import MeasureRecord, RecordScope, Schedule
-
-BATCH = 2000
-"""Rows, or values of an IN list, in one statement."""
+from engine.records import MeasureRecord, RecordScope
 
 
 def insert_new(
@@ -59,11 +55,6 @@ def insert_new(
         statement, list(values), execution_options={"preserve_rowcount": True}
     )
     return max(result.rowcount, 0)
-
-
-def schedule_hash(schedule: Schedule) -> str:
-    """Short and equal for equal schedules; the models tell readers what it is."""
-    return hashlib.sha256(schedule.key.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 # -- ids ------------------------------------------------------------------------------------------
@@ -307,7 +298,7 @@ def _insert_records(
             "workload_id": workloads[clean_text(record.workload_key)],
             "target_id": targets[record.scope],
             "run_id": runs[record.run_id],
-            **_record_values(record),
+            **record_values(record),
         }
         for record in records
     ]
@@ -318,24 +309,6 @@ def _known_run(connection: Connection, record: MeasureRecord, target: int) -> in
     key = clean_text(record.run_id)
     found = connection.execute(select(TuningRunRow.id).filter_by(run_key=key)).scalar()
     return found or _imported_run_id(connection, key, target, record.created)
-
-
-def _record_values(record: MeasureRecord) -> dict[str, Any]:
-    return {
-        "round_index": record.round_index,
-        "schedule_hash": schedule_hash(record.schedule),
-        "schedule": clean_json(record.schedule.to_json()),
-        "error": str(record.error),
-        "message": record.message,
-        "latency": record.latency if record.valid else None,
-        "spread": spread(record.times),
-        "times": list(record.times),
-        "predicted": record.predicted,
-        "build_seconds": record.build_seconds,
-        "noisy": record.noisy,
-        "extra": record.extra,
-        "created_at": record.created,
-    }
 
 
 def remove_ids(connection: Connection, ids: Sequence[int]) -> int:

@@ -17,6 +17,7 @@ from db.values import (
     EvaluationInfo,
     GroupInfo,
     MachineInfo,
+    ModelRows,
     NetworkInfo,
     RoundInfo,
     RunInfo,
@@ -48,7 +49,7 @@ class Store(ABC):
     Order: records come in the order in which they were stored.
 
     Values: a record whose times are not positive finite numbers is kept as `UNMEASURABLE`, without
-    times (see `db.values.storable`).
+    times (see `db.values.storable`).  Whole numbers of more than 64 bits become floats.
     """
 
     url: str
@@ -143,10 +144,10 @@ class Store(ABC):
         """Every trial, failed ones too, of each workload asked for; empty where none is."""
 
     @abstractmethod
-    def records_for_model(
-        self, scope: RecordScope, limit: int | None = None
-    ) -> tuple[MeasureRecord, ...]:
-        """The newest `limit` trials of all the scope's workloads, failed ones too."""
+    def model_rows(
+        self, scope: RecordScope, limit: int | None = None, without: Sequence[str] = ()
+    ) -> ModelRows:
+        """The newest `limit` trials of all the scope's workloads but those of `without`."""
 
     @abstractmethod
     def best(self, workload_keys: Sequence[str], scope: RecordScope) -> dict[str, MeasureRecord]:

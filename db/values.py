@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -148,6 +149,25 @@ class GroupInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelRows:
+    """What the cost model learns from, oldest first: one entry of each field for each trial.
+
+    `latencies` in seconds, infinite where a trial gave none; `schedules` are JSON texts;
+    `features` hold 8-byte floats, little-endian, None where a record has none.
+    """
+
+    workload_keys: Sequence[str] = ()
+    latencies: Sequence[float] = ()
+    errors: Sequence[ErrorKind] = ()
+    noisy: Sequence[bool] = ()
+    schedules: Sequence[str] = ()
+    features: Sequence[bytes | None] = ()
+
+    def __len__(self) -> int:
+        return len(self.workload_keys)
+
+
+@dataclass(frozen=True, slots=True)
 class StoreStats:
     """What a store holds."""
 
@@ -195,6 +215,23 @@ def storable(
     )
 
 
+def split_features(extra: Mapping[str, Any]) -> tuple[bytes | None, Mapping[str, Any]]:
+    """The features in `extra` (a list of floats) as 8-byte floats, and `extra` without them.
+
+    They are kept in a column of their own: the cost model reads many of them, and little else.
+    """
+    values = extra.get("features")
+    if not values or not isinstance(values, list) or set(map(type, values)) != {float}:
+        return None, extra
+    rest = {key: value for key, value in extra.items() if key != "features"}
+    return struct.pack(f"<{len(values)}d", *values), rest
+
+
+def unpack_features(data: bytes) -> tuple[float, ...]:
+    """The numbers that `split_features` packed."""
+    return struct.unpack(f"<{len(data) // 8}d", data)
+
+
 def spread(times: Sequence[float]) -> float | None:
     """Standard deviation of the repeats in seconds; None for fewer than two or on overflow."""
     if len(times) < 2:
@@ -232,22 +269,33 @@ def clean_text(text: str) -> str:
 
 
 def clean_json(value: Any) -> Any:
-    """The value as JSON gives it back, with None for numbers that are not finite."""
-    if type(value) in (int, bool, type(None)):
+    """The value as JSON gives it back, with None for numbers that are not finite.
+
+    Whole numbers of more than 64 bits become floating-point numbers.
+    """
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, str):
+        return clean_text(str(value))
+    if isinstance(value, Integral):
+        whole = int(value)
+        return whole if -(2**63) <= whole < 2**64 else _rounded(whole)
     if isinstance(value, Mapping):
         return {clean_text(str(k)): clean_json(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [clean_json(v) for v in value]
-    if isinstance(value, str):
-        return clean_text(str(value))
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Integral):
-        return int(value)
     if isinstance(value, Real):
         return clean_json(float(value))
     return clean_text(str(value))
+
+
+def _rounded(value: int) -> float | None:
+    try:
+        return float(value)
+    except OverflowError:
+        return None
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:

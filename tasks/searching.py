@@ -1,8 +1,8 @@
 """The search's view of a session: spaces and trained models, kept only to save time.
 
-In: search tasks and every record of their scope, oldest first.  Out: which task comes next, and
-candidates for it.  Everything follows from the records; two searches over equal records propose the
-same.
+In: search tasks with all their records of one scope, oldest first, and what is known of other
+workloads.  Out: which task comes next, and candidates for it.  Everything follows from the records;
+two searches over equal records propose the same.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from functools import partial
 
 import numpy as np
 
+from db.values import ModelRows
 from engine.graph.task import SearchTask
-from engine.records import MeasureRecord
+from engine.records import MeasureRecord, Schedule
 from engine.search import (
     Choice,
     FeatureTable,
@@ -28,10 +29,11 @@ from engine.search import (
 )
 from engine.space import prior, sketches
 from engine.target import Target
+from tasks.elsewhere import fastest, samples_of
 
 
 class Searching:
-    """Proposals for a fixed list of search tasks of one scope; `records` are the scope's."""
+    """Proposals for a fixed list of search tasks of one scope; `records` are the tasks' own."""
 
     def __init__(
         self,
@@ -40,13 +42,16 @@ class Searching:
         records: Iterable[MeasureRecord],
         seed: int,
         accuracy: str = "default",
+        others: ModelRows = ModelRows(),  # noqa: B008
     ) -> None:
         self._tasks = tuple(tasks)
         self._by_key = {t.key: t for t in tasks}
         self._seed, self._accuracy = seed, accuracy
         self._spaces: dict[str, TaskSpace] = {}
         self._records = list(records)
-        self._features = FeatureTable(self._known_space)
+        self._others = others
+        self._fastest: list[MeasureRecord] | None = None
+        self._features = FeatureTable(self._known_space, samples_of(others))
         self._models = ModelCache(partial(prior, target=target), seed=seed)
 
     def space(self, task: SearchTask) -> TaskSpace:
@@ -81,5 +86,10 @@ class Searching:
         space = self.space(task)
         samples = self._features.samples(self._records)
         model = self._models.model(task.scope, samples, task.key, space)
-        similar = () if history else similar_schedules(task.key, task.scope, self._records)
+        similar = () if history else self._similar(task)
         return propose_round(task, space, history, model, n, rng, similar)
+
+    def _similar(self, task: SearchTask) -> list[Schedule]:
+        if self._fastest is None:
+            self._fastest = fastest(self._others, task.scope)
+        return similar_schedules(task.key, task.scope, [*self._fastest, *self._records])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
@@ -29,6 +29,9 @@ from tasks.machine import machine_info
 from tasks.networks import Network, Shapes, distinct_names, load_network, merge_tasks
 from tasks.searching import Searching
 from tasks.table import TaskRow, best_latency, estimate, task_rows
+
+MODEL_ROWS = 100_000
+"""So many of the newest trials of other networks' workloads are read for the cost model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +123,14 @@ class TuningSession:
             self.weights[network.name] = own
             self.store.register_network(network.name, network.content_hash, own, network.source)
         self._open_run()
-        found = self.store.history([t.key for t in self.search_tasks], self.scope)
-        self.history = {t.key: list(found.get(t.key, ())) for t in self.search_tasks}
-        everything = self.store.records_for_model(self.scope)
+        keys = [t.key for t in self.search_tasks]
+        found = self.store.history(keys, self.scope)
+        self.history = {key: list(found[key]) for key in keys}
+        others = self.store.model_rows(self.scope, MODEL_ROWS, without=keys)
         self._search = Searching(
-            self.search_tasks, self.target, everything, self.options.seed, self.options.accuracy
-        )
+            self.search_tasks, self.target, in_order(self.history), self.options.seed,
+            self.options.accuracy, others,
+        )  # fmt: skip
         self._measurer = self._stack.enter_context(
             Measurer(
                 self.target, self.threads, self.scope.timing_mode, MeasureOptions(), self.notify
@@ -238,6 +243,12 @@ class TuningSession:
         records = self.history if history is None else history
         best = {key: best_latency(found) for key, found in records.items()}
         return {name: estimate(weights, best) for name, weights in self.weights.items()}
+
+
+def in_order(history: Mapping[str, Sequence[MeasureRecord]]) -> list[MeasureRecord]:
+    """The records of all tasks as they were measured, oldest first."""
+    records = [record for found in history.values() for record in found]
+    return sorted(records, key=lambda record: (record.created, record.round_index))
 
 
 def with_origin(

@@ -18,7 +18,9 @@ from engine.search.protocol import Features, Floats, Mask
 
 SHORTEST, LONGEST = 1e-9, 1e6
 """Seconds; a latency outside is no measurement (0, infinity, 1e10 as other tuners write it)."""
-_NOT_THE_CANDIDATES_FAULT = (ErrorKind.MACHINE_FAULT, ErrorKind.UNMEASURABLE)
+
+NOT_THE_CANDIDATES_FAULT = (ErrorKind.MACHINE_FAULT, ErrorKind.UNMEASURABLE)
+"""Trials that ended so teach nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,11 +80,12 @@ class FeatureTable:
     """Features of records, found once each.
 
     A record of a known workload is looked up in that workload's space; one of an unknown workload
-    must carry its features in `extra["features"]`, otherwise it is left out.
+    must carry its features in `extra["features"]`, otherwise it is left out.  `others` are rows of
+    further workloads, which come before those of the records.
     """
 
-    def __init__(self, source: FeatureSource) -> None:
-        self._source = source
+    def __init__(self, source: FeatureSource, others: Samples = _NOTHING) -> None:
+        self._source, self._others = source, others
         self._found: dict[tuple[str, str], Features | None] = {}
         self._last: tuple[list[MeasureRecord], Samples] = ([], _NOTHING)
 
@@ -102,10 +105,10 @@ class FeatureTable:
             n, rows = 0, _NOTHING
         rows = _joined(rows, self._new(records[n:]))
         self._last = (list(records), rows)
-        return rows
+        return _joined(self._others, rows)
 
     def _new(self, records: Sequence[MeasureRecord]) -> Samples:
-        usable = [r for r in records if r.error not in _NOT_THE_CANDIDATES_FAULT]
+        usable = [r for r in records if r.error not in NOT_THE_CANDIDATES_FAULT]
         self._fill(usable)
         found = [(r, self._found[r.workload_key, r.schedule.key]) for r in usable]
         kept = [(r, row) for r, row in found if row is not None]

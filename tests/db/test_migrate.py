@@ -16,10 +16,14 @@ from db.migrate import SCHEMA, VERSION_TABLE
 from db.models import Base
 from db.sql_store import SqlStore
 from db.store import open_store
+from db.values import unpack_features
 from engine.errors import StoreError
 
 DATA = Path(__file__).with_name("data")
 OLD_FILES = sorted(DATA.glob("schema_*.db"))
+SEEN = (11.9252, 12.247, 1.0, 0.25, 0.375, 0.0, 1.25, 3.70044)
+FEATURES = {"schema_0002": [tuple(x + i for x in SEEN) for i in (1, 2)]}
+"""What the first records of a file hold as features."""
 
 
 def run_sql(url: str, *statements: str) -> None:
@@ -78,6 +82,8 @@ def test_old_file_is_upgraded_in_place_with_a_backup(old: Path, tmp_path: Path) 
         assert store.best(["conv-a", "conv-b"], SCOPE)["conv-a"].latency == 1e-3 / 7
         assert [e.median for e in store.evaluations("net")] == [0.0085]
         assert store.compiled_networks()[0].details == {}
+        packed = store.model_rows(SCOPE).features
+        assert [unpack_features(f) for f in packed if f] == FEATURES.get(old.stem, [])
         assert store.add_records([record(77)]) == 1
     version = old.stem.removeprefix("schema_")
     backup = tmp_path / f"records.db.schema-{version}.bak"
@@ -97,6 +103,28 @@ def test_old_schema_is_upgraded_on_both_databases(sql_url: str) -> None:
         store.register_network("net", "h", {"conv-a": 1})
         store.add_compiled_network("net", SCOPE, "p", "h", details={"defaults": ["conv-a"]})
         assert store.compiled_networks()[0].details == {"defaults": ["conv-a"]}
+
+
+def test_features_move_into_their_column(sql_url: str) -> None:
+    """As JSON in `extra`, they were what took longest to read."""
+    with open_store(sql_url) as store:
+        given = [record(i, extra={"a": 1, "features": [0.5 + i, 1e-7]}) for i in range(2)]
+        store.add_records([*given, record(2), record(3, extra={"features": "none"})])
+        before = list(store.iter_records())
+    run_sql(
+        sql_url,
+        "UPDATE measure_records SET features = NULL,"
+        """ extra = '{"a": 1, "features": [0.5, 1e-7]}' WHERE id = 1""",
+        "UPDATE measure_records SET features = NULL,"
+        """ extra = '{"a": 1, "features": [1.5, 1e-7]}' WHERE id = 2""",
+        "ALTER TABLE measure_records DROP COLUMN features",
+        f"UPDATE {VERSION_TABLE} SET version_num = '0002'",
+    )
+    with open_store(sql_url) as store:
+        assert list(store.iter_records()) == before
+        assert [f and unpack_features(f) for f in store.model_rows(SCOPE).features] == [
+            (0.5, 1e-7), (1.5, 1e-7), None, None
+        ]  # fmt: skip
 
 
 def test_a_failed_upgrade_leaves_the_database_as_it_was(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 from dataclasses import replace
@@ -11,9 +12,13 @@ import pytest
 from store_samples import OTHER_SCOPES, SCOPE, failed, record
 
 from db.store import Store
-from db.values import MachineInfo, RoundInfo, RunStatus
+from db.values import MachineInfo, ModelRows, RoundInfo, RunStatus, unpack_features
 from engine.errors import StoreError
 from engine.records import ErrorKind, MeasureRecord, Schedule
+
+
+def latencies(rows: ModelRows) -> list[float]:
+    return list(rows.latencies)
 
 
 def started(store: Store, name: str = "net", **options: object) -> str:
@@ -33,9 +38,8 @@ class TestRecords:
         store.add_records(given[:2])
         store.add_records(given[2:])
         assert list(store.history(["conv-a"], SCOPE)["conv-a"]) == given
-        assert store.records_for_model(SCOPE) == tuple(given)
-        assert store.records_for_model(SCOPE, 2) == tuple(given[2:])
-        assert store.records_for_model(SCOPE, 0) == ()
+        assert list(store.iter_records()) == given
+        assert latencies(store.model_rows(SCOPE)) == [r.latency for r in given]
 
     def test_same_records_again_change_nothing(self, store: Store) -> None:
         given = [record(i) for i in range(5)]
@@ -81,7 +85,7 @@ class TestRecords:
     def test_empty_store(self, store: Store) -> None:
         assert store.history(["a"], SCOPE) == {"a": ()}
         assert store.best(["a"], SCOPE) == {} == store.best([], SCOPE)
-        assert store.records_for_model(SCOPE) == () == store.groups()
+        assert store.model_rows(SCOPE) == ModelRows() and store.groups() == ()
         assert list(store.iter_records()) == []
         assert store.trial_counts(["a"], SCOPE) == {"a": 0}
         assert store.stats().records == 0
@@ -129,6 +133,16 @@ class TestRecords:
         assert store.history([key], SCOPE)[key] == (given,)
         assert store.best([key], SCOPE) == {key: given}
 
+    def test_whole_numbers_beyond_64_bits_become_floats(self, store: Store) -> None:
+        extra = {"edges": [2**64 - 1, -(2**63)], "beyond": [2**64, -(2**63) - 1], "far": 10**400}
+        store.add_records([record(0, extra=extra)])
+        (found,) = store.iter_records()
+        assert found.extra["edges"] == extra["edges"]
+        assert [type(value) for value in found.extra["edges"]] == [int, int]
+        assert found.extra["beyond"] == [2.0**64, -(2.0**63)]
+        assert [type(value) for value in found.extra["beyond"]] == [float, float]
+        assert found.extra["far"] is None
+
     def test_numbers_of_numpy_are_numbers(self, store: Store) -> None:
         given = record(
             0,
@@ -151,6 +165,44 @@ class TestRecords:
         keys = [r.workload_key for r in given]
         assert store.best(keys, SCOPE) == {r.workload_key: r for r in given}
         assert sum(store.trial_counts(keys, SCOPE).values()) == 4100
+
+
+class TestModelRows:
+    """What the cost model learns from: the newest trials of the scope."""
+
+    def test_one_row_a_trial(self, store: Store) -> None:
+        seen = [1.5, -2.0, 0.1]
+        given = [
+            record(0, extra={"origin": "model", "features": seen}, noisy=True),
+            failed(1, key="conv-b", extra={"features": [3.0]}),
+            record(2, extra={"features": "none"}),
+        ]
+        store.add_records(given)
+        rows = store.model_rows(SCOPE)
+        assert list(rows.workload_keys) == ["conv-a", "conv-b", "conv-a"]
+        assert list(rows.latencies) == [1e-3, math.inf, 1e-3]
+        assert list(rows.errors) == [ErrorKind.OK, ErrorKind.CRASH, ErrorKind.OK]
+        assert list(rows.noisy) == [True, False, False]
+        unpacked = [f and unpack_features(f) for f in rows.features]
+        assert unpacked == [tuple(seen), (3.0,), None]
+        found = [Schedule.from_json(json.loads(text)) for text in rows.schedules]
+        assert found == [r.schedule for r in given]
+
+    def test_the_newest_without_some_workloads(self, store: Store) -> None:
+        store.add_records([record(i, 1e-3 * (i + 1), key=f"w{i % 3}") for i in range(9)])
+        rows = store.model_rows(SCOPE, 3)
+        assert latencies(rows) == pytest.approx([7e-3, 8e-3, 9e-3])
+        rows = store.model_rows(SCOPE, 3, without=["w0", "never"])
+        assert latencies(rows) == pytest.approx([6e-3, 8e-3, 9e-3])
+        assert len(store.model_rows(SCOPE, 0)) == 0
+
+    @pytest.mark.parametrize("features", [[], [1, 2.5], [0.5, None], 7, {"a": 1.0}, [-0.0, 1e308]])
+    def test_whatever_stands_for_features_comes_back(self, store: Store, features: object) -> None:
+        given = record(0, extra={"features": features, "other": 1})
+        store.add_records([given])
+        (found,) = store.iter_records()
+        assert found == given
+        assert repr(found.extra["features"]) == repr(features)
 
 
 class TestG301NonFiniteTimes:
@@ -199,7 +251,7 @@ class TestG303Scopes:
         assert store.best(["conv-a"], v3) == {"conv-a": mine}
         assert store.top("conv-a", v3, 5) == (mine,)
         assert store.history(["conv-a"], v3) == {"conv-a": (mine,)}
-        assert store.records_for_model(v3) == (mine,)
+        assert latencies(store.model_rows(v3)) == [mine.latency]
         assert store.trial_counts(["conv-a"], v3) == {"conv-a": 1}
         assert store.best(["conv-a"], avx512)["conv-a"].latency == 1e-3
 
@@ -208,7 +260,7 @@ class TestG303Scopes:
         store.add_records([record(0, scope=other)])
         assert store.best(["conv-a"], SCOPE) == {}
         assert store.history(["conv-a"], SCOPE) == {"conv-a": ()}
-        assert store.records_for_model(SCOPE) == ()
+        assert len(store.model_rows(SCOPE)) == 0
 
     def test_targets_are_listed_so_that_one_can_ask(self, store: Store) -> None:
         store.register_target(SCOPE, {"cpu": "Xeon"})

@@ -1,0 +1,220 @@
+"""Record rows: how a `MeasureRecord` stands in the table `measure_records`, both ways.
+
+In: records, or an open connection and a query.  Out: column values, or records and `ModelRows`.
+Rows are read as plain columns and worked on column by column, so that the loops over them are the
+interpreter's own; mapped objects would take several times as long.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import math
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, Select, Text, cast, select
+
+from db.models import MeasureRecordRow, TargetRow, TuningRunRow, WorkloadRow
+from db.values import ModelRows, batched, clean_json, split_features, spread, unpack_features
+from engine.records import ErrorKind, MeasureRecord, RecordScope, Schedule, TimingMode
+
+BATCH = 2000
+"""Rows, or values of an IN list, in one statement."""
+
+_R = MeasureRecordRow
+_KINDS = {str(kind): kind for kind in ErrorKind}
+_COLUMNS = (
+    _R.id,
+    _R.workload_id,
+    _R.target_id,
+    _R.run_id,
+    _R.round_index,
+    cast(_R.schedule, Text),
+    cast(_R.times, Text),
+    _R.error,
+    _R.message,
+    _R.predicted,
+    _R.created_at,
+    _R.build_seconds,
+    _R.noisy,
+    cast(_R.extra, Text),
+    _R.features,
+)
+_MODEL_COLUMNS = (
+    _R.workload_id,
+    _R.latency,
+    _R.error,
+    _R.noisy,
+    cast(_R.schedule, Text),
+    _R.features,
+)
+
+RecordQuery = Select[*tuple[Any, ...]]
+
+
+def record_query() -> RecordQuery:
+    """A query of all records in the order in which they were stored."""
+    return record_columns().order_by(_R.id)
+
+
+def record_columns() -> RecordQuery:
+    """What a `RecordReader` reads, of rows and in an order that the caller chooses."""
+    return select(*_COLUMNS)
+
+
+def model_columns() -> RecordQuery:
+    """What `read_model_rows` reads."""
+    return select(*_MODEL_COLUMNS)
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def record_values(record: MeasureRecord) -> dict[str, Any]:
+    """The columns of a storable record, apart from the ids of what it refers to."""
+    features, extra = split_features(record.extra)
+    return {
+        "round_index": record.round_index,
+        "schedule_hash": schedule_hash(record.schedule),
+        "schedule": clean_json(record.schedule.to_json()),
+        "error": str(record.error),
+        "message": record.message,
+        "latency": record.latency if record.valid else None,
+        "spread": spread(record.times),
+        "times": list(record.times),
+        "predicted": record.predicted,
+        "build_seconds": record.build_seconds,
+        "noisy": record.noisy,
+        "extra": extra,
+        "features": features,
+        "created_at": record.created,
+    }
+
+
+def schedule_hash(schedule: Schedule) -> str:
+    """Short and equal for equal schedules; the models tell readers what it is."""
+    return hashlib.sha256(schedule.key.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+class RecordReader:
+    """Turns record rows into records; remembers the keys behind the ids for one transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._workloads: dict[int, str] = {}
+        self._runs: dict[int, str] = {}
+        self._scopes: dict[int, RecordScope] = {}
+
+    def read(self, query: RecordQuery) -> list[tuple[int, MeasureRecord]]:
+        """The records of a query over `record_columns()`, each with its row id."""
+        with _collector_paused():
+            rows = self._connection.execute(query).all()
+            self._learn(rows)
+            return self._records(rows)
+
+    def _records(self, rows: Sequence[Any]) -> list[tuple[int, MeasureRecord]]:
+        if not rows:
+            return []
+        ids, workloads, targets, runs, rounds, schedules, times, *rest = zip(*rows, strict=True)
+        errors, messages, predicted, created, built, noisy, extra, features = rest
+        records = map(
+            MeasureRecord,
+            map(self._workloads.__getitem__, workloads),
+            map(self._scopes.__getitem__, targets),
+            map(_schedule, _parse_all(schedules)),
+            [tuple(map(float, seconds)) for seconds in _parse_all(times)],
+            map(_KINDS.__getitem__, errors),
+            messages,
+            predicted,
+            map(self._runs.__getitem__, runs),
+            rounds,
+            created,
+            built,
+            noisy,
+            map(_join_features, _parse_all(extra), features),
+        )
+        return list(zip(ids, records, strict=True))
+
+    def _learn(self, rows: Sequence[Any]) -> None:
+        connection = self._connection
+        unknown = {row[1] for row in rows} - self._workloads.keys()
+        self._workloads |= workload_keys(connection, unknown)
+        for part in batched({row[3] for row in rows} - self._runs.keys(), BATCH):
+            runs = select(TuningRunRow.id, TuningRunRow.run_key)
+            found = connection.execute(runs.where(TuningRunRow.id.in_(part)))
+            self._runs.update((id_, key) for id_, key in found)
+        if any(row[2] not in self._scopes for row in rows):
+            self._scopes = scopes(connection)
+
+
+def read_model_rows(connection: Connection, query: RecordQuery) -> ModelRows:
+    """The rows of a query over `model_columns()`, which lists the newest first, oldest first."""
+    with _collector_paused():
+        rows = connection.execute(query).all()
+        if not rows:
+            return ModelRows()
+        workloads, latencies, errors, noisy, schedules, features = zip(*reversed(rows), strict=True)
+        keys = workload_keys(connection, set(workloads))
+        return ModelRows(
+            workload_keys=tuple(map(keys.__getitem__, workloads)),
+            latencies=array("d", [math.inf if s is None else s for s in latencies]),
+            errors=tuple(map(_KINDS.__getitem__, errors)),
+            noisy=tuple(map(bool, noisy)),
+            schedules=schedules,
+            features=features,
+        )
+
+
+def workload_keys(connection: Connection, ids: Iterable[int]) -> dict[int, str]:
+    """The key of each workload id."""
+    found: dict[int, str] = {}
+    for part in batched(sorted(ids), BATCH):
+        query = select(WorkloadRow.id, WorkloadRow.workload_key).where(WorkloadRow.id.in_(part))
+        found.update((id_, key) for id_, key in connection.execute(query))
+    return found
+
+
+def scopes(connection: Connection) -> dict[int, RecordScope]:
+    """Every scope by its row id."""
+    return {row.id: scope_of(row) for row in connection.execute(select(TargetRow.__table__))}
+
+
+def scope_of(row: Any) -> RecordScope:
+    """The scope that a row of `targets` stands for."""
+    mode = TimingMode(row.timing_mode)
+    return RecordScope(row.target_key, row.threads, mode, row.generator_version)
+
+
+def _schedule(data: Mapping[str, Any]) -> Schedule:
+    return Schedule(data["sketch"], data["knobs"])
+
+
+def _join_features(extra: dict[str, Any], features: bytes | None) -> dict[str, Any]:
+    if features is not None:
+        extra["features"] = list(unpack_features(features))
+    return extra
+
+
+def _parse_all(texts: Iterable[str]) -> list[Any]:
+    """Parse many JSON texts at once."""
+    parsed: list[Any] = orjson.loads("[" + ",".join(texts) + "]")
+    return parsed
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Reading makes many objects and no cycles; looking for cycles would double its time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
