@@ -18,8 +18,9 @@ from engine.codegen import vector_math as vm
 from engine.codegen.access import Address, Memory, resolve
 from engine.codegen.emitter import Emitter
 from engine.codegen.plan import KernelPlan
+from engine.codegen.prefetch import Prefetcher
 from engine.codegen.values import Env, Values, point_env
-from engine.expr import REDUCERS, Affine, Binary, Layout, Read, Stage, row_major, var
+from engine.expr import REDUCERS, Affine, Binary, Layout, Read, Stage, reads, row_major, var
 from engine.space.nest import LANE, Level, Nest, Region
 
 
@@ -305,6 +306,8 @@ class NestWriter:
             for point, value in zip(points, values, strict=True):
                 self._enter(point)
                 out.append(self._combine(reducer, value))
+            if self.nest.prefetch:
+                self._prefetch()
             return out
 
         start = [neutral] * len(points) if self._first else self._load_partial(points)
@@ -312,6 +315,15 @@ class NestWriter:
         if self.nest.vector_reduces:
             results = [self._horizontal(reducer, r) for r in results]
         return results
+
+    def _prefetch(self) -> None:
+        """Ask for constants that later passes will read."""
+        shared = [a.name for a in self.r.region.shared]
+        outer = [*shared, *(n for _, n in (*self._blocks, *self._split, *self._tiles))]
+        for tensor in dict.fromkeys(r.tensor for r in reads(self.stage.body)):
+            packing = self.plan.packings.get(tensor)
+            if packing is not None and packing.loops and not self.plan.is_plain(tensor):
+                Prefetcher(self.memory, packing, tensor, outer).emit()
 
     def _partial(self) -> Address:
         """Where a tile's sums wait between the parts of a split reduction."""

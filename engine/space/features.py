@@ -26,7 +26,7 @@ FEATURES = (
     "weight_tile_bytes", "block_bytes", "from_l2", "from_l3", "from_memory", "constant_bytes",
     "store_bytes", "work_items", "imbalance", "regions", "temporary_bytes", "gathers",
     "arithmetic_intensity", "vector_outer", "vector_inner", "unrolled", "winograd", "reduces_lanes",
-    "points",
+    "points", "prefetched",
 )  # fmt: skip
 _LOGGED = {
     "fma_cycles", "load_cycles", "inner_fmas", "tile_passes", "l1_bytes", "l2_bytes", "tile_bytes",
@@ -35,7 +35,7 @@ _LOGGED = {
 }  # fmt: skip
 _HEAVIEST = {
     "accumulators", "register_need", "spills", "loads_per_fma", "inner_fmas", "ragged",
-    "imbalance", "tile_bytes", "weight_tile_bytes", "block_bytes",
+    "imbalance", "tile_bytes", "weight_tile_bytes", "block_bytes", "prefetched",
 }  # fmt: skip
 """Taken from the group with most work; the others are summed."""
 
@@ -192,6 +192,7 @@ def _group(tiling: Tiling, columns: Columns, n: int) -> dict[str, Floats]:
         "vector_inner": (~inner_first).astype(np.float64),
         "reduces_lanes": np.full(n, float(group.vector_reduces)),
         "points": passes * points * fixed,
+        "prefetched": tiling.column(columns, "prefetch", 0, n).astype(np.float64),
     }  # fmt: skip
 
 
@@ -212,8 +213,8 @@ def prior(rows: NDArray[np.float32], target: Target) -> Floats:
     """Seconds by a roofline: arithmetic against the bytes of each level, plus fixed costs.
 
     Assumes 2 vector operations and 2 loads a cycle at 3.2 GHz, 24 bytes a cycle from L2, 14 from
-    L3, 4 from memory (which reading weights for the first time hardly hides).  Only the order
-    matters: it ranks candidates before any record exists.
+    L3, 4 from memory (which reading weights for the first time hardly hides), 6 with prefetching.
+    Only the order matters: it ranks candidates before any record exists.
     """
     col = {name: rows[:, i].astype(np.float64) for i, name in enumerate(FEATURES)}
     raw = {n: np.exp2(col[n]) - 1 if n in _LOGGED else col[n] for n in FEATURES}
@@ -221,5 +222,5 @@ def prior(rows: NDArray[np.float32], target: Target) -> Floats:
     compute = np.maximum(raw["fma_cycles"] * few, raw["load_cycles"] * 1.05)
     compute = compute + raw["tile_passes"] * 12 + col["spills"] * raw["fma_cycles"] * 0.2
     cycles = np.maximum(compute, raw["from_l2"] / 24) + raw["from_l3"] / 14
-    cycles = cycles + raw["from_memory"] / 4 + raw["store_bytes"] / 16
+    cycles = cycles + raw["from_memory"] / (4 + 2 * raw["prefetched"]) + raw["store_bytes"] / 16
     return cycles * (1 + raw["imbalance"]) / 3.2e9 / max(target.cores, 1) + col["regions"] * 1.5e-6

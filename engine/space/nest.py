@@ -37,7 +37,7 @@ class Nest:
     follow the head point by point; `stores` names which of head and epilogue are written.  The
     first `blocks` outer levels are block loops.  `split` cuts a long reduction into parts that run
     around all tiles of a block, so that a part's operands stay in cache; partial sums wait in the
-    tensor that is stored last.
+    tensor that is stored last.  `prefetch`: ask for constants ahead of their use.
     """
 
     stage: Stage
@@ -51,6 +51,7 @@ class Nest:
     reduction: tuple[Level, ...]
     blocks: int = 0
     split: Level | None = None
+    prefetch: bool = False
 
     def named(self) -> tuple[tuple[Level, str], ...]:
         """(level, name of its loop) of all levels in order: blocks, split, tiles, reduction."""

@@ -8,7 +8,8 @@ unrolled chunks.  Structure, outermost first (S space, R reduction, T register t
 Knobs of stage `s`: `s.AXIS` points of the register tile (for the vector axis: vectors),
 `s.AXIS.block` tiles per block, `s.outer` and `s.inner` the order of block and tile loops (0: vector
 axis innermost, 1: vector axis outermost), `s.split` channels of one part of a long reduction,
-`s.unroll` channel-like reduction steps and `s.window` window axes that are unrolled.
+`s.unroll` channel-like reduction steps, `s.window` window axes that are unrolled, `s.prefetch`
+whether the next weights are asked for while the present ones are used.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,14 +37,20 @@ _OUTER_TILES = (1, 2, 3, 4, 7)
 _VECTORS = (1, 2, 3, 4, 6, 8)
 _PARTS = (64, 128, 256, 512)
 _BLOCKS = (1, 2, 4, 7, 8, 14, 16, 28, 32)
+_STREAM = 1 << 19
+"""Bytes of a constant from which on prefetching it is a choice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """A named choice; `values` are all that make sense for the shapes and the target."""
+    """A named choice; `values` are all that make sense for the shapes and the target.
+
+    `absent` is the value of schedules that do not name the knob; None if they must.
+    """
 
     name: str
     values: tuple[int, ...]
+    absent: int | None = None
 
 
 @dataclass(frozen=True)
@@ -156,7 +164,16 @@ class Tiling:
             choices = range(min(len(self._windows), 2) + 1)
             allowed = [c for c in choices if self._window_points(c) <= 32]
             out.append(Knob(self._prefix + "window", tuple(allowed)))
+        if self._streams:
+            out.append(Knob(self._prefix + "prefetch", (0, 1), absent=0))
         return out
+
+    @cached_property
+    def _streams(self) -> bool:
+        """Whether a constant operand is too large to stay in cache from one run to the next."""
+        shapes = self.skeleton.dag.shapes
+        read = {r.tensor for r in self.reads if self.skeleton.is_constant(r.tensor)}
+        return any(4 * prod(shapes[t]) >= _STREAM for t in read if t in shapes)
 
     @cached_property
     def splits(self) -> Axis | None:
@@ -238,6 +255,7 @@ class Tiling:
             self.group.stage, self.group.epilogue, self.group.stores, self.group.vector,
             self.lanes, self.group.vector_reduces, tuple(blocks + tiles), tile,
             tuple(self._reduction(values)), len(blocks), self._split(values),
+            bool(values.get(self._prefix + "prefetch", 0)),
         )  # fmt: skip
         return nest, len(blocks)
 

@@ -7,6 +7,8 @@ buffers).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -32,6 +34,13 @@ KINDS = {
     "preactivation": nets.preactivations(), "product": nets.products(), "rows": nets.rows(),
     "elementwise": nets.elementwise(),
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_constants_are_prefetched() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("engine.space.tiling._STREAM", 0)
+        yield
 
 
 def random_row(sketch: Sketch, rng: np.random.Generator) -> np.ndarray:

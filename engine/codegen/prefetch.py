@@ -1,0 +1,97 @@
+"""Prefetching constants: while a panel of weights is used, the next one comes into the cache.
+
+A panel is what is read of a packed constant between two steps of the innermost loops that do not
+move along it; each of their `T` passes reads the panel again.  Cold weights would come from memory
+in the first pass only, which then waits, while the other passes leave the memory idle.  So each
+pass asks for its `1/T` of the panel that follows.
+
+In: the order of a nest's loops and of a packed constant.  Out: what each innermost body prefetches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from engine.codegen.access import Memory
+from engine.codegen.kernel import Packing
+from engine.expr import Affine, row_major, var
+
+LINE = 16
+"""Floats of a cache line."""
+
+_SMALLEST, _LARGEST = 1 << 8, 1 << 15
+"""Floats of a panel: smaller ones are no stream, larger ones leave no room for the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """`size` floats, read once in each of the passes over the loops `passes` (name, trips)."""
+
+    passes: tuple[tuple[str, int], ...]
+    size: int
+
+    @property
+    def times(self) -> int:
+        return prod(trips for _, trips in self.passes)
+
+
+def find_panel(
+    outer: Sequence[str], packed: Sequence[tuple[str, int]], counts: Mapping[str, int]
+) -> Panel | None:
+    """The panel of a constant packed by the loops `packed` inside the loops `outer`, outermost
+    first; None where prefetching would not help."""
+    moving = {name for name, trips in packed if trips > 1}
+    rest = [name for name in outer if counts[name] > 1]
+    inside: list[str] = []
+    while rest and rest[-1] in moving:
+        inside.append(rest.pop())
+    passes: list[tuple[str, int]] = []
+    while rest and rest[-1] not in moving:
+        passes.insert(0, (rest[-1], counts[rest.pop()]))
+    if not passes or not moving.intersection(rest):
+        return None
+    size = prod(trips for name, trips in packed if name not in rest)
+    return Panel(tuple(passes), size) if _SMALLEST <= size <= _LARGEST else None
+
+
+class Prefetcher:
+    """Emits one nest's prefetches; asked once in each innermost reduction body."""
+
+    def __init__(self, memory: Memory, packing: Packing, tensor: str, outer: Sequence[str]) -> None:
+        self._m, self._tensor, self._packing = memory, tensor, packing
+        self._panel = find_panel(outer, packing.loops, memory.counts)
+
+    def emit(self) -> None:
+        """Prefetch this body's part of the next panel."""
+        panel = self._panel
+        if panel is None:
+            return
+        layout = row_major(tuple(extent for _, extent in self._packing.loops))
+        flat, body = Affine(), 1
+        rolled = {scope.variable for scope in self._m.e.scopes}
+        for (name, extent), stride in zip(self._packing.loops, layout.strides, strict=True):
+            if name in rolled or name in self._m.points:
+                flat = flat + var(name) * stride
+            else:
+                body *= extent
+        lines = -(-body // LINE)
+        symbolic, const = self._m.split(flat)
+        start = self._m.at(self._m.pointer(self._tensor, symbolic), self._shift(panel, lines))
+        for line in range(-(-lines // panel.times)):
+            place = self._m.at(start, const + panel.size + line * LINE)
+            self._m.e.put(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 2, i32 1)")
+
+    def _shift(self, panel: Panel, lines: int) -> str:
+        """Floats from the body's start to the part of this pass: `pass * lines / passes` lines."""
+        e, last, value = self._m.e, "", "0"
+        for name, trips in panel.passes:
+            known = self._m.points.get(name)
+            at = e.value_of(name) if known is None else str(known)
+            last = name if known is None else last
+            value = e.hoisted([last], f"mul nsw i64 {value}, {trips}")
+            value = e.hoisted([last], f"add nsw i64 {value}, {at}")
+        value = e.hoisted([last], f"mul nsw i64 {value}, {lines}")
+        value = e.hoisted([last], f"udiv i64 {value}, {panel.times}")
+        return e.hoisted([last], f"mul nsw i64 {value}, {LINE}")
