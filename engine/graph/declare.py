@@ -92,7 +92,7 @@ class _Builder:
 
     def constant(self, base: str, array: Array) -> Operand:
         name = self.unique(base)
-        value = f"{self.item.output}::{name}"
+        value = self._value_name(f"{self.item.output}::{name}")
         self._placeholder(name, array.shape, value, array)
         return Operand(name, array.shape, array)
 
@@ -140,10 +140,17 @@ class _Builder:
             return Operand(name, shape, None, value in self.nonnegative)
         if squeeze and 1 in shape:
             array = array.reshape([d for d in shape if d > 1])
-            self._placeholder(name, array.shape, f"{value}::{list(array.shape)}", array)
+            called = self._value_name(f"{value}::{list(array.shape)}")
+            self._placeholder(name, array.shape, called, array)
         else:
             self._placeholder(name, shape, value, array)
         return Operand(name, shape, array)
+
+    def _value_name(self, base: str) -> str:
+        """A name for a constant of the group's own, which no value of the network has."""
+        while base in self.graph.values:
+            base += "'"
+        return base
 
     def _role(self, node: Node, position: int, constant: bool) -> str:
         row = OPERATORS[node.op]

@@ -143,9 +143,10 @@ def _key(item: Item, dag: ComputeDag, forms: Mapping[str, Format]) -> str:
 
 
 def _with_constants(graph: Graph, steps: Sequence[Step], constants: Mapping[str, Array]) -> Graph:
-    """The graph with exactly the constants that the steps bind."""
+    """The graph with exactly the constants that the steps bind, and those that are outputs."""
     bound = {name for step in steps for name in step.bindings.values()}
     kept = {name: array for name, array in constants.items() if name in bound}
+    kept.update((n, graph.constants[n]) for n in graph.outputs if n in graph.constants)
     values = {n: v for n, v in graph.values.items() if n not in graph.constants or n in kept}
     values.update({n: fold_value(a, n) for n, a in kept.items()})
     return replace(graph, constants=kept, values=values)
