@@ -38,7 +38,7 @@ def main() -> int:
         for verdict in campaign.run(cards):
             print(verdict.line(), flush=True)
             verdicts.append(verdict)
-            if time.monotonic() > end:
+            if time.monotonic() > end and verdict.ended_well:
                 break
     print(summary(verdicts, options.db))
     return int(any(v.violations for v in verdicts))

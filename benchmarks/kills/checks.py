@@ -26,6 +26,8 @@ from engine.runtime.network import load
 
 _LOCKS = {"noctune-night.lock"}
 """Lock files stay; what matters is that nobody holds them."""
+_NOT_OURS = {".ses"}
+"""What onnxruntime writes when it is imported."""
 
 _TABLES = {
     "record": "SELECT r.id, w.workload_key, t.target_key, t.timing_mode, t.threads, r.run_id, "
@@ -155,7 +157,7 @@ def left_behind(folder: Path, grace_s: float = 5.0) -> list[str]:
     """Temporary files and folders that are still there after a while."""
     end = time.monotonic() + grace_s
     while True:
-        found = sorted(set(os.listdir(folder)) - _LOCKS)
+        found = sorted(set(os.listdir(folder)) - _LOCKS - _NOT_OURS)
         if not found or time.monotonic() > end:
             return [f"temporary file left: {name}" for name in found]
         time.sleep(0.1)

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-TUNE_TRIALS, NIGHT_TRIALS = 20, 12
+TUNE_TRIALS, NIGHT_TRIALS = 15, 10
 
 
 @dataclass(frozen=True, slots=True)

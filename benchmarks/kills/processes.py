@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MARKER = "NOCTUNE_KILLS"
-_LOOK_S = 0.2
+_LOOK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,11 +45,12 @@ class PrefectServer:
         env = {**os.environ, **QUIET, "PREFECT_HOME": str(home),
                "PREFECT_SERVER_API_PORT": str(self.port)}  # fmt: skip
         env.pop("PREFECT_API_URL", None)
-        command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1"]
+        command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1",
+                   "--port", str(self.port), "--no-services"]  # fmt: skip
         with open(self._folder / "prefect.log", "ab") as log:
             self._process = subprocess.Popen(
-                [*command, "--port", str(self.port)], env=env, cwd=self._folder, stdout=log,
-                stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
+                command, env=env, cwd=self._folder, stdout=log, stderr=log,
+                stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
         if not wait_for(self.answers, _START_S):
             raise RuntimeError(f"Prefect's server does not start: {self._folder / 'prefect.log'}")
