@@ -22,7 +22,7 @@ from benchmarks.kills.processes import wait_for
 from flows.environment import QUIET
 from tests.db.postgres_server import Server, _plain_user, find_programs, free_port
 
-_START_S = 180.0
+_START_S = 600.0
 
 
 class PrefectServer:
