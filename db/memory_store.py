@@ -31,7 +31,6 @@ from db.values import (
     run_status,
     split_features,
     storable,
-    to_json,
 )
 from engine.errors import StoreError
 from engine.records import MeasureRecord, RecordScope
@@ -220,8 +219,6 @@ class MemoryStore(Store):
             tuple(r.workload_key for r in records),
             tuple(r.latency if r.valid else math.inf for r in records),
             tuple(r.error for r in records),
-            tuple(r.noisy for r in records),
-            tuple(to_json(r.schedule.to_json()) for r in records),
             tuple(split_features(r.extra)[0] for r in records),
         )
 

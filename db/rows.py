@@ -44,14 +44,7 @@ _COLUMNS = (
     cast(_R.extra, Text),
     _R.features,
 )
-_MODEL_COLUMNS = (
-    _R.workload_id,
-    _R.latency,
-    _R.error,
-    _R.noisy,
-    cast(_R.schedule, Text),
-    _R.features,
-)
+_MODEL_COLUMNS = (_R.workload_id, _R.latency, _R.error, _R.features)
 
 RecordQuery = Select[*tuple[Any, ...]]
 
@@ -103,6 +96,36 @@ def schedule_hash(schedule: Schedule) -> str:
 # -- reading --------------------------------------------------------------------------------------
 
 
+class StoredExtra(Mapping[str, Any]):
+    """A record's `extra` as it was stored, decoded when somebody looks: few do."""
+
+    __slots__ = ("_features", "_found", "_text")
+
+    def __init__(self, text: str, features: bytes | None) -> None:
+        self._text, self._features = text, features
+        self._found: dict[str, Any] | None = None
+
+    def _decoded(self) -> dict[str, Any]:
+        if self._found is None:
+            found: dict[str, Any] = orjson.loads(self._text)
+            if self._features is not None:
+                found["features"] = list(unpack_features(self._features))
+            self._found = found
+        return self._found
+
+    def __getitem__(self, key: str) -> Any:
+        return self._decoded()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._decoded())
+
+    def __len__(self) -> int:
+        return len(self._decoded())
+
+    def __repr__(self) -> str:
+        return repr(self._decoded())
+
+
 class RecordReader:
     """Turns record rows into records; remembers the keys behind the ids for one transaction."""
 
@@ -128,8 +151,8 @@ class RecordReader:
             MeasureRecord,
             map(self._workloads.__getitem__, workloads),
             map(self._scopes.__getitem__, targets),
-            map(_schedule, _parse_all(schedules)),
-            [tuple(map(float, seconds)) for seconds in _parse_all(times)],
+            [Schedule(data["sketch"], data["knobs"]) for data in map(orjson.loads, schedules)],
+            [tuple(map(float, seconds)) for seconds in map(orjson.loads, times)],
             map(_KINDS.__getitem__, errors),
             messages,
             predicted,
@@ -138,7 +161,7 @@ class RecordReader:
             created,
             built,
             noisy,
-            map(_join_features, _parse_all(extra), features),
+            map(StoredExtra, extra, features),
         )
         return list(zip(ids, records, strict=True))
 
@@ -160,14 +183,12 @@ def read_model_rows(connection: Connection, query: RecordQuery) -> ModelRows:
         rows = connection.execute(query).all()
         if not rows:
             return ModelRows()
-        workloads, latencies, errors, noisy, schedules, features = zip(*reversed(rows), strict=True)
+        workloads, latencies, errors, features = zip(*reversed(rows), strict=True)
         keys = workload_keys(connection, set(workloads))
         return ModelRows(
             workload_keys=tuple(map(keys.__getitem__, workloads)),
             latencies=array("d", [math.inf if s is None else s for s in latencies]),
             errors=tuple(map(_KINDS.__getitem__, errors)),
-            noisy=tuple(map(bool, noisy)),
-            schedules=schedules,
             features=features,
         )
 
@@ -190,22 +211,6 @@ def scope_of(row: Any) -> RecordScope:
     """The scope that a row of `targets` stands for."""
     mode = TimingMode(row.timing_mode)
     return RecordScope(row.target_key, row.threads, mode, row.generator_version)
-
-
-def _schedule(data: Mapping[str, Any]) -> Schedule:
-    return Schedule(data["sketch"], data["knobs"])
-
-
-def _join_features(extra: dict[str, Any], features: bytes | None) -> dict[str, Any]:
-    if features is not None:
-        extra["features"] = list(unpack_features(features))
-    return extra
-
-
-def _parse_all(texts: Iterable[str]) -> list[Any]:
-    """Parse many JSON texts at once."""
-    parsed: list[Any] = orjson.loads("[" + ",".join(texts) + "]")
-    return parsed
 
 
 @contextmanager

@@ -152,15 +152,13 @@ class GroupInfo:
 class ModelRows:
     """What the cost model learns from, oldest first: one entry of each field for each trial.
 
-    `latencies` in seconds, infinite where a trial gave none; `schedules` are JSON texts;
-    `features` hold 8-byte floats, little-endian, None where a record has none.
+    `latencies` in seconds, infinite where a trial gave none; `features` hold 8-byte floats,
+    little-endian, None where a record has none.
     """
 
     workload_keys: Sequence[str] = ()
     latencies: Sequence[float] = ()
     errors: Sequence[ErrorKind] = ()
-    noisy: Sequence[bool] = ()
-    schedules: Sequence[str] = ()
     features: Sequence[bytes | None] = ()
 
     def __len__(self) -> int:

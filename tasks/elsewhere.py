@@ -1,18 +1,25 @@
 """What the measurements of other networks' workloads teach.
 
-In: rows of trials as the store gives them, without their computations.  Out: training rows for the
-cost model, and the schedules that were fastest there.
+In: trials as the store gives them, without their computations.  Out: training rows for the cost
+model, and records of the workloads that are most like a given one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+
 import numpy as np
-import orjson
 
 from db.values import ModelRows
-from engine.records import MeasureRecord, RecordScope, Schedule
-from engine.search import Samples
+from engine.records import MeasureRecord
+from engine.search import Samples, workload_distance
 from engine.search.samples import NOT_THE_CANDIDATES_FAULT
+
+NEAREST = 8
+"""Measured workloads that are asked for their fastest records."""
+
+Top = Callable[[str, int], Sequence[MeasureRecord]]
+"""Workload key, count -> so many of its fastest records."""
 
 
 def samples_of(rows: ModelRows) -> Samples:
@@ -22,35 +29,32 @@ def samples_of(rows: ModelRows) -> Samples:
     failed by no fault of the candidate are left out.
     """
     width = next((len(packed) for packed in reversed(rows.features) if packed), 0)
-    places = [
+    kept = [
         place
         for place, (packed, error) in enumerate(zip(rows.features, rows.errors, strict=True))
         if packed and len(packed) == width and error not in NOT_THE_CANDIDATES_FAULT
     ]
-    packed = b"".join(rows.features[place] or b"" for place in places)
+    joined = b"".join(rows.features[place] or b"" for place in kept)
+    features = np.frombuffer(joined, "<f8").astype(np.float32)
     return Samples.make(
-        np.frombuffer(packed, "<f8").astype(np.float32).reshape(len(places), -1 if places else 0),
-        [rows.latencies[place] for place in places],
-        [rows.workload_keys[place] for place in places],
+        features.reshape(len(kept), -1 if kept else 0),
+        np.asarray(rows.latencies, np.float64)[kept],
+        [rows.workload_keys[place] for place in kept],
     )
 
 
-def fastest(rows: ModelRows, scope: RecordScope, each: int = 2) -> list[MeasureRecord]:
-    """The `each` fastest undisturbed trials of every workload, with nothing but their latency."""
-    groups: dict[str, list[int]] = {}
-    seconds = np.asarray(rows.latencies, np.float64)
-    usable = np.isfinite(seconds) & ~np.asarray(rows.noisy, bool)
-    order = np.argsort(seconds, kind="stable")
-    for place in order[usable[order]].tolist():
-        group = groups.setdefault(rows.workload_keys[place], [])
-        if len(group) < each:
-            group.append(place)
-    return [
-        MeasureRecord(key, scope, _schedule(rows.schedules[place]), (rows.latencies[place],))
-        for key, group in groups.items()
-        for place in group
-    ]
+def records_nearby(key: str, known: Iterable[str], top: Top, each: int = 4) -> list[MeasureRecord]:
+    """The `each` fastest records of the `NEAREST` measured workloads most like that of `key`.
 
-
-def _schedule(text: str) -> Schedule:
-    return Schedule.from_json(orjson.loads(text))
+    `known` are the keys to choose from; those whose shapes cannot be compared are left out.
+    """
+    ranked = sorted((workload_distance(key, other), other) for other in known if other != key)
+    found: list[MeasureRecord] = []
+    measured = 0
+    for distance, other in ranked:
+        if measured == NEAREST or distance == float("inf"):
+            break
+        records = top(other, each)
+        measured += bool(records)
+        found += records
+    return found

@@ -7,12 +7,11 @@ two searches over equal records propose the same.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 import numpy as np
 
-from db.values import ModelRows
 from engine.graph.task import SearchTask
 from engine.records import MeasureRecord, Schedule
 from engine.search import (
@@ -20,6 +19,7 @@ from engine.search import (
     FeatureTable,
     ModelCache,
     Proposal,
+    Samples,
     SchedulerOptions,
     TaskSpace,
     propose_round,
@@ -29,11 +29,17 @@ from engine.search import (
 )
 from engine.space import prior, sketches
 from engine.target import Target
-from tasks.elsewhere import fastest, samples_of
+
+Nearby = Callable[[str], Iterable[MeasureRecord]]
+"""Workload key -> good records of other networks' workloads that are like it."""
 
 
 class Searching:
-    """Proposals for a fixed list of search tasks of one scope; `records` are the tasks' own."""
+    """Proposals for a fixed list of search tasks of one scope.
+
+    `records` are the tasks' own; `others` are training rows of other workloads, and `nearby` finds
+    good records among those.
+    """
 
     def __init__(
         self,
@@ -42,16 +48,16 @@ class Searching:
         records: Iterable[MeasureRecord],
         seed: int,
         accuracy: str = "default",
-        others: ModelRows = ModelRows(),  # noqa: B008
+        others: Samples | None = None,
+        nearby: Nearby = lambda key: (),
     ) -> None:
         self._tasks = tuple(tasks)
         self._by_key = {t.key: t for t in tasks}
         self._seed, self._accuracy = seed, accuracy
         self._spaces: dict[str, TaskSpace] = {}
         self._records = list(records)
-        self._others = others
-        self._fastest: list[MeasureRecord] | None = None
-        self._features = FeatureTable(self._known_space, samples_of(others))
+        self._nearby = nearby
+        self._features = FeatureTable(self._known_space, others)
         self._models = ModelCache(partial(prior, target=target), seed=seed)
 
     def space(self, task: SearchTask) -> TaskSpace:
@@ -90,6 +96,5 @@ class Searching:
         return propose_round(task, space, history, model, n, rng, similar)
 
     def _similar(self, task: SearchTask) -> list[Schedule]:
-        if self._fastest is None:
-            self._fastest = fastest(self._others, task.scope)
-        return similar_schedules(task.key, task.scope, [*self._fastest, *self._records])
+        known = [*self._nearby(task.key), *self._records]
+        return similar_schedules(task.key, task.scope, known)

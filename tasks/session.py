@@ -22,13 +22,15 @@ from db.values import RoundInfo, RunStatus
 from engine.errors import ModelError
 from engine.graph.task import SearchTask
 from engine.measure import MeasureOptions, Measurer
+from engine.measure.in_network import Timed
 from engine.records import MeasureRecord, RecordScope, TimingMode
 from engine.search import Choice, Proposal
 from engine.target import Target, missing_features, named
+from tasks.elsewhere import records_nearby, samples_of
 from tasks.machine import machine_info
 from tasks.networks import Network, Shapes, distinct_names, load_network, merge_tasks
 from tasks.searching import Searching
-from tasks.table import TaskRow, best_latency, estimate, task_rows
+from tasks.table import TaskRow, best_latency, estimate, expected_gain, task_rows
 
 MODEL_ROWS = 100_000
 """So many of the newest trials of other networks' workloads are read for the cost model."""
@@ -84,6 +86,14 @@ class TuningSession:
         self.round_index = 0
         self.new_trials = 0
         self.stop = threading.Event()
+        self.too_long: Callable[[float], bool] = lambda _: False
+        """Whether there is no time any more for something of so many seconds."""
+        self.earlier = 0.0
+        """Seconds of the rounds that earlier attempts of the run made."""
+        self.age = 0.0
+        """Seconds since the run's first attempt began."""
+        self.timed: dict[str, list[tuple[str, Timed]]] = {}
+        """Network -> what the selection has measured and not stored yet."""
         self._pending: tuple[int, tuple[MeasureRecord, ...], float] | None = None
         self._stack = ExitStack()
         self.store: Store
@@ -126,16 +136,26 @@ class TuningSession:
         keys = [t.key for t in self.search_tasks]
         found = self.store.history(keys, self.scope)
         self.history = {key: list(found[key]) for key in keys}
-        others = self.store.model_rows(self.scope, MODEL_ROWS, without=keys)
+        others = samples_of(self.store.model_rows(self.scope, MODEL_ROWS, without=keys))
         self._search = Searching(
             self.search_tasks, self.target, in_order(self.history), self.options.seed,
-            self.options.accuracy, others,
+            self.options.accuracy, others, self._nearby,
         )  # fmt: skip
         self._measurer = self._stack.enter_context(
             Measurer(
-                self.target, self.threads, self.scope.timing_mode, MeasureOptions(), self.notify
+                self.target,
+                self.threads,
+                self.scope.timing_mode,
+                MeasureOptions(),
+                self.notify,
+                self.give_up_waiting,
             )
         )
+
+    def _nearby(self, key: str) -> list[MeasureRecord]:
+        """Good records of other networks' workloads that are like this one."""
+        others = self.store.workloads().keys() - self.history.keys()
+        return records_nearby(key, others, lambda k, n: self.store.top(k, self.scope, n))
 
     def _open_run(self) -> None:
         machine = machine_info(self.target)
@@ -151,12 +171,19 @@ class TuningSession:
         done = self.store.rounds(self.run_id)
         self.round_index = max((r.index for r in done), default=-1) + 1
         self.new_trials = sum(r.trials for r in done if r.task_table)
+        self.earlier = sum(max(r.finished - r.started, 0.0) for r in done if r.task_table)
+        (run,) = (r for r in self.store.runs() if r.run_id == self.run_id)
+        self.age = max(time.time() - run.started, 0.0)
 
     # -- rounds -----------------------------------------------------------------------------------
 
     def choose(self) -> Choice | None:
         """The search task that shortens the networks most; None when all spaces are exhausted."""
         return self._search.choose(self.exhausted)
+
+    def give_up_waiting(self) -> bool:
+        """Whether another tuner's end need not be waited for any more."""
+        return self.stop.is_set() or self.too_long(0.0)
 
     def give_up(self, choice: Choice) -> None:
         """Give the task no further round in this session."""
@@ -232,6 +259,11 @@ class TuningSession:
             self.store.finish_run(self.run_id, status, message)
 
     # -- what is known so far ---------------------------------------------------------------------
+
+    def expected_gain(self, more: int) -> float | None:
+        """Share of the estimated time that `more` trials would probably save, None if unknown."""
+        histories = [self.history[task.key] for task in self.search_tasks]
+        return expected_gain(self.search_tasks, histories, more)
 
     def rows(self) -> tuple[TaskRow, ...]:
         return task_rows(self.search_tasks, self.history)

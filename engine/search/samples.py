@@ -84,8 +84,8 @@ class FeatureTable:
     further workloads, which come before those of the records.
     """
 
-    def __init__(self, source: FeatureSource, others: Samples = _NOTHING) -> None:
-        self._source, self._others = source, others
+    def __init__(self, source: FeatureSource, others: Samples | None = None) -> None:
+        self._source, self._others = source, others or _NOTHING
         self._found: dict[tuple[str, str], Features | None] = {}
         self._last: tuple[list[MeasureRecord], Samples] = ([], _NOTHING)
 

@@ -12,16 +12,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from postgres_server import Server, running_server
+from postgres_server import Server
 
 from db.models import Base
 from db.store import Store, open_store
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Server]:
-    with running_server() as server:
-        yield server
 
 
 @pytest.fixture(scope="session")

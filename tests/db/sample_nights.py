@@ -8,8 +8,8 @@ from db.store import Store
 from db.values import MachineInfo, RoundInfo
 from engine.records import ErrorKind, MeasureRecord, RecordScope, Schedule
 
-TWO = RecordScope("skylake-avx512", 2)
-ONE = RecordScope("skylake-avx512", 1)
+TWO = RecordScope("skylake-avx512", 2, generator_version="1")
+ONE = RecordScope("skylake-avx512", 1, generator_version="1")
 NETWORKS = {
     "resnet-tiny": {"conv3x3-64": 4, "conv1x1-64": 2, "dense-1000": 1},
     "mobilenet-tiny": {"conv1x1-64": 6, "depthwise-32": 5},

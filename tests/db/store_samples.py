@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from engine.records import ErrorKind, MeasureRecord, RecordScope, Schedule, TimingMode
 
-SCOPE = RecordScope("skylake-avx512", 2)
+SCOPE = RecordScope("skylake-avx512", 2, generator_version="1")
 OTHER_SCOPES = (
-    RecordScope("x86-64-v3", 2),
-    RecordScope("skylake-avx512", 1),
-    RecordScope("skylake-avx512", 2, TimingMode.HOT),
-    RecordScope("skylake-avx512", 2, generator_version="0"),
+    replace(SCOPE, target_key="x86-64-v3"),
+    replace(SCOPE, threads=1),
+    replace(SCOPE, timing_mode=TimingMode.HOT),
+    replace(SCOPE, generator_version="0"),
 )
 
 

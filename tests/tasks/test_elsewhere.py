@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ import numpy as np
 from db.memory_store import MemoryStore
 from db.values import ModelRows
 from engine.records import ErrorKind, MeasureRecord, RecordScope, Schedule
-from tasks.elsewhere import fastest, samples_of
+from tasks.elsewhere import NEAREST, records_nearby, samples_of
 
 SCOPE = RecordScope("skylake-avx512", 2)
 
@@ -46,13 +47,39 @@ def test_what_teaches_nothing_is_left_out() -> None:
     assert len(samples_of(rows(bare))) == len(samples_of(ModelRows())) == 0
 
 
-def test_the_fastest_of_each_workload() -> None:
-    noisy = replace(trial("a", 9, 1e-6), noisy=True)
-    crash = replace(trial("b", 9), times=(), error=ErrorKind.CRASH)
-    slow = [trial("a", i, 1e-3 * (5 - i)) for i in range(4)]
-    found = fastest(rows(noisy, *slow, crash, trial("b", 1, 7e-3)), SCOPE)
-    assert [(r.workload_key, r.schedule.knobs["tile"], r.latency) for r in found] == [
-        ("a", 3, 2e-3), ("a", 2, 3e-3), ("b", 1, 7e-3)
+def shaped(*sizes: int) -> str:
+    return json.dumps(["conv", list(sizes), [sizes[1], sizes[1], 3, 3]])
+
+
+HERE, NEAR, FAR = shaped(1, 64, 56, 56), shaped(1, 128, 28, 28), shaped(1, 512, 7, 7)
+
+
+def test_the_fastest_of_the_workloads_most_alike() -> None:
+    store = MemoryStore()
+    store.add_records(
+        [trial(key, i, 1e-3 * (9 - i)) for key in (FAR, NEAR, HERE) for i in range(6)]
+    )
+    dense, unmeasured = json.dumps(["dense", [1, 64]]), shaped(1, 64, 28, 28)
+    asked: list[str] = []
+
+    def top(key: str, count: int) -> tuple[MeasureRecord, ...]:
+        asked.append(key)
+        return store.top(key, SCOPE, count)
+
+    found = records_nearby(HERE, [FAR, dense, HERE, unmeasured, NEAR], top, each=2)
+    assert [(r.workload_key, r.schedule.knobs["tile"]) for r in found] == [
+        (NEAR, 5), (NEAR, 4), (FAR, 5), (FAR, 4)
     ]  # fmt: skip
-    assert all(r.valid and r.scope == SCOPE for r in found)
-    assert fastest(ModelRows(), SCOPE) == []
+    assert asked == [unmeasured, NEAR, FAR]
+
+
+def test_only_the_nearest_measured_workloads_are_asked() -> None:
+    keys = [shaped(1, 64, 56, 56 + i) for i in range(1, 30)]
+    asked: list[str] = []
+
+    def top(key: str, count: int) -> list[MeasureRecord]:
+        asked.append(key)
+        return [trial(key, 1)]
+
+    assert len(records_nearby(HERE, reversed(keys), top)) == NEAREST
+    assert asked == keys[:NEAREST]
