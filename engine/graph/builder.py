@@ -251,7 +251,7 @@ _GROWN_SINCE = {
     **dict.fromkeys(
         (
             "Compress", "ConvInteger", "DequantizeLinear", "Det", "DynamicQuantizeLinear", "Einsum",
-            "GRU", "GatherElements", "GatherND", "GlobalLpPool", "IsInf", "IsNaN", "LSTM", "LpPool",
+            "GRU", "GatherElements", "GatherND", "IsInf", "IsNaN", "LSTM", "LpPool",
             "MatMulInteger", "MaxPool", "MaxUnpool", "MeanVarianceNormalization", "NonZero",
             "OneHot", "QLinearConv", "QLinearMatMul", "QuantizeLinear", "RNN", "ReverseSequence",
             "ScatterElements", "ScatterND", "Trilu", "Unique",

@@ -15,7 +15,7 @@ from engine.graph.dialect import dtype_of
 from engine.graph.proto import HALF
 
 _SAME = (
-    "Sub", "Div", "PRelu", "And", "Or", "Xor", "Equal", "Less", "LessOrEqual", "Greater",
+    "Sub", "Div", "And", "Or", "Xor", "Equal", "Less", "LessOrEqual", "Greater",
     "GreaterOrEqual", "Where", "Relu", "Sigmoid", "Tanh", "Erf", "Exp", "Log", "Sqrt",
     "Reciprocal", "Abs", "Neg", "Sign", "Floor", "Ceil", "Round", "Sin", "Cos", "Tan", "Asin",
     "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Softplus", "Not",
@@ -32,6 +32,15 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 @rule(*_SAME)
 def same(b: Builder, c: Call) -> Result:
     return b.emit(c.op, *c.inputs)
+
+
+@rule("PRelu")
+def prelu(b: Builder, c: Call) -> Result:
+    """The slope broadcasts to the input's shape, never the other way round."""
+    x, slope = c.inputs
+    if np.broadcast_shapes(b.shape(x), b.shape(slope)) != b.shape(x):
+        raise Unsupported(f"the slope {list(b.shape(slope))} is larger than {list(b.shape(x))}")
+    return b.emit("PRelu", x, slope)
 
 
 @rule(*_DEFAULTS)

@@ -162,6 +162,20 @@ def global_pool(b: Builder, c: Call) -> Result:
     return b.emit(c.op, c.inputs[0])
 
 
+@rule("GlobalLpPool")
+def global_norm(b: Builder, c: Call) -> Result:
+    """(sum of |x| ** p) ** (1 / p) over all spatial axes"""
+    x, p = c.inputs[0], float(c.attr("p", 2))
+    axes = tuple(range(2, b.rank(x)))
+    powers = b.emit("Mul", x, x) if p == 2 else b.emit("Abs", x)
+    if p not in (1, 2):
+        powers = b.emit("Pow", powers, b.like(x, p))
+    total = b.emit("ReduceSum", powers, axes=axes, keepdims=1)
+    if p == 2:
+        return b.emit("Sqrt", total)
+    return total if p == 1 else b.emit("Pow", total, b.like(x, 1 / p))
+
+
 # normalisation ---------------------------------------------------------------------------------
 @rule("LayerNormalization")
 def layer_norm(b: Builder, c: Call) -> Result | None:

@@ -217,3 +217,16 @@ def test_resize_that_is_not_constant_is_refused() -> None:
     m = model([node("Resize", "x _ s", "y")], {"x": [1, 1, 2, 2], "s": [4]}, ["y"])
     with pytest.raises(ModelError, match="scales must be constant"):
         load_proto(m)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+@pytest.mark.parametrize("shape", [(2, 3, 5), (1, 4, 3, 6), (1, 2, 3, 2, 4)])
+def test_global_norms(shape: tuple[int, ...], p: int) -> None:
+    pool = node("GlobalLpPool", "x", "y", p=p)
+    agrees(model([pool], {"x": shape}, ["y"], opset=11), floats(*shape))
+
+
+def test_a_slope_larger_than_its_input_is_refused() -> None:
+    prelu = node("PRelu", "x s", "y")
+    with pytest.raises(ModelError, match=r"slope \[2, 1, 4\] is larger than \[3, 4\]"):
+        load_proto(model([prelu], {"x": (3, 4)}, ["y"], {"s": floats(2, 1, 4)}))
