@@ -20,18 +20,32 @@ _POLL_S = 0.1
 _REMIND_S = 60.0
 
 
+class BusyError(NoctuneError):
+    """Another tuner has the machine, and whoever waited for it waits no longer."""
+
+
+def never() -> bool:
+    """Wait as long as it takes."""
+    return False
+
+
 def default_path() -> str:
     """`/tmp/noctune-<uid>.measure.lock`, whatever TMPDIR says, so that all tuners agree."""
     return f"/tmp/noctune-{os.getuid()}.measure.lock"
 
 
 @contextlib.contextmanager
-def machine_lock(path: str | None, notify: Callable[[str], None]) -> Iterator[None]:
-    """Hold the machine while the block runs; says once a minute for whom it waits."""
+def machine_lock(
+    path: str | None, notify: Callable[[str], None], give_up: Callable[[], bool] = never
+) -> Iterator[None]:
+    """Hold the machine while the block runs; says once a minute for whom it waits.
+
+    Raises BusyError if `give_up` says so before the machine is free.
+    """
     file = path or default_path()
     descriptor = _open(file)
     try:
-        _wait(descriptor, file, notify)
+        _wait(descriptor, file, notify, give_up)
         _sign(descriptor)
         yield
     finally:
@@ -49,7 +63,9 @@ def _open(file: str) -> int:
         ) from error  # fmt: skip
 
 
-def _wait(descriptor: int, file: str, notify: Callable[[str], None]) -> None:
+def _wait(
+    descriptor: int, file: str, notify: Callable[[str], None], give_up: Callable[[], bool]
+) -> None:
     told = float("-inf")
     while True:
         try:
@@ -57,11 +73,21 @@ def _wait(descriptor: int, file: str, notify: Callable[[str], None]) -> None:
             return
         except BlockingIOError:
             pass
+        holder = _holder(file)
+        if give_up():
+            raise BusyError(
+                "another tuner has the machine", where=file, why=holder, fix="Run again later."
+            )
         if time.monotonic() - told > _REMIND_S:
             told = time.monotonic()
-            holder = Path(file).read_text(encoding="utf-8", errors="replace").strip()
-            notify(f"waiting for another tuner to finish measuring ({holder or 'unknown'}, {file})")
+            notify(f"waiting for another tuner to finish measuring ({holder}, {file})")
         time.sleep(_POLL_S)
+
+
+def _holder(file: str) -> str:
+    with contextlib.suppress(OSError):
+        return Path(file).read_text(encoding="utf-8", errors="replace").strip() or "unknown"
+    return "unknown"
 
 
 def _sign(descriptor: int) -> None:

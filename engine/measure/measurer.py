@@ -21,7 +21,7 @@ from engine.graph.task import SearchTask
 from engine.measure.batch import Batch, Memory
 from engine.measure.fleet import Fleet
 from engine.measure.folders import Scratch
-from engine.measure.lock import machine_lock
+from engine.measure.lock import machine_lock, never
 from engine.measure.options import MeasureOptions
 from engine.measure.protocol import Setup
 from engine.records import MeasureRecord, Schedule, TimingMode
@@ -37,8 +37,9 @@ class Measurer:
     """The worker processes of one tuner; use as a context manager.
 
     `threads` is the number of threads that kernels run on.  `notify` gets lines for people (waiting
-    for the lock, progress); by default they are logged.  Raises TargetError if this machine cannot
-    run code for the target, NoctuneError if it cannot run workers.
+    for the lock, progress); by default they are logged.  Nobody waits for the lock once `give_up`
+    says so.  Raises TargetError if this machine cannot run code for the target, NoctuneError if it
+    cannot run workers.
     """
 
     def __init__(
@@ -48,10 +49,11 @@ class Measurer:
         timing_mode: TimingMode = TimingMode.COLD_WEIGHTS,
         options: MeasureOptions | None = None,
         notify: Callable[[str], None] | None = None,
+        give_up: Callable[[], bool] = never,
     ) -> None:
         self.target, self.threads, self.timing_mode = target, threads, timing_mode
         self.options = options or MeasureOptions()
-        self._notify = notify or _log.info
+        self._notify, self._give_up = notify or _log.info, give_up
         self._busy = threading.Lock()
         self._fleet: Fleet | None = None
         self._memory = Memory()
@@ -100,13 +102,14 @@ class Measurer:
         """A record per schedule, in order; failures are records too.
 
         Threads and timing mode are this measurer's, whatever the task says.  Holds the machine's
-        measuring lock meanwhile.  Raises NoctuneError if the workers cannot be started at all.
+        measuring lock meanwhile.  Raises BusyError if `give_up` ended the wait for it, NoctuneError
+        if the workers cannot be started at all.
         """
         if self._fleet is None:
             raise NoctuneError("the measurer is closed", fix="Use it in a with block.")
         predicted = [None] * len(schedules) if predicted is None else predicted
         task = replace(task, threads=self.threads, timing_mode=self.timing_mode)
-        with self._busy, machine_lock(self.options.lock_path, self._notify):
+        with self._busy, machine_lock(self.options.lock_path, self._notify, self._give_up):
             batch = Batch(self._fleet, self._memory, task, self.options, self._notify)
             self._fleet.rest()
             try:

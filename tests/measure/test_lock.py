@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import NoctuneError
-from engine.measure.lock import default_path, machine_lock
+from engine.measure.lock import BusyError, default_path, machine_lock
 
 
 def test_lock_is_exclusive_and_says_for_whom_it_waits(tmp_path: Path) -> None:
@@ -54,3 +54,21 @@ def test_default_path_does_not_depend_on_tmpdir(monkeypatch: pytest.MonkeyPatch)
     before = default_path()
     monkeypatch.setenv("TMPDIR", "/somewhere/else")
     assert default_path() == before
+
+
+def test_nobody_waits_longer_than_told(tmp_path: Path) -> None:
+    path, asked, lines = str(tmp_path / "lock"), list[int](), list[str]()
+
+    def give_up() -> bool:
+        asked.append(1)
+        return len(asked) == 3
+
+    with (
+        machine_lock(path, lines.append),
+        pytest.raises(BusyError, match="another tuner"),
+        machine_lock(path, lines.append, give_up),
+    ):
+        pytest.fail("the lock is held")
+    assert len(asked) == 3 and len(lines) == 1
+    with machine_lock(path, lines.append, lambda: True):
+        assert len(lines) == 1, "a free lock is taken whatever the time"
