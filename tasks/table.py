@@ -13,7 +13,7 @@ from typing import Any
 
 from engine.graph.task import SearchTask
 from engine.records import MeasureRecord
-from engine.search import task_name
+from engine.search import remaining_gain, task_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +71,15 @@ def estimate(
     """
     known = [w * latency for key, w in weights.items() if (latency := best.get(key))]
     return (sum(known) if known else None), len(weights) - len(known)
+
+
+def expected_gain(
+    tasks: Sequence[SearchTask], histories: Sequence[Sequence[MeasureRecord]], more: int
+) -> float | None:
+    """Share of the estimated time that `more` further trials in all would probably save.
+
+    Over the tasks that have a latency; None while there are none.
+    """
+    best = [best_latency(records) for records in histories]
+    now = sum(t.weight * seconds for t, seconds in zip(tasks, best, strict=True) if seconds)
+    return remaining_gain(tasks, histories, more) / now if now else None

@@ -17,7 +17,7 @@ from engine.search.population import TaskSpace
 from engine.search.propose import Proposal, propose_random, propose_round
 from engine.search.samples import FeatureTable, Samples
 from engine.search.similar import similar_schedules, workload_distance
-from engine.search.table import markdown_table, table_rows, task_name, text_table
+from engine.search.table import task_name
 from engine.search.task_scheduler import (
     Choice,
     SchedulerOptions,
@@ -30,7 +30,7 @@ from engine.search.task_scheduler import (
 __all__ = [
     "BaseModel", "Choice", "CostModel", "EvolveOptions", "FeatureTable", "ModelCache", "Objective",
     "Prediction", "Predictor", "Proposal", "Samples", "SchedulerOptions", "StopRule", "TaskSpace",
-    "TaskState", "converged", "markdown_table", "objective", "predict_gain", "propose_random",
-    "propose_round", "remaining_gain", "select_search_task", "similar_schedules", "table_rows",
-    "task_name", "task_states", "text_table", "train_base", "weighted_sum", "workload_distance",
+    "TaskState", "converged", "objective", "predict_gain", "propose_random",
+    "propose_round", "remaining_gain", "select_search_task", "similar_schedules",
+    "task_name", "task_states", "train_base", "weighted_sum", "workload_distance",
 ]  # fmt: skip
