@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 
 from engine.errors import NoctuneError
@@ -16,11 +18,14 @@ from engine.errors import NoctuneError
 def replacing(path: str | Path) -> Iterator[Path]:
     """A temporary file beside `path` that takes its name at the end; removed on any error.
 
-    Raises NoctuneError where no file can be made.
+    What a killed process of this machine left beside the same path is removed, too.  Raises
+    NoctuneError where no file can be made.
     """
     goal = Path(path)
     check_writable(goal)
-    handle, name = tempfile.mkstemp(prefix=f".{goal.name[:80]}.", dir=goal.parent)
+    prefix = f".{goal.name[:80]}.{platform.node()[:40]}."
+    _sweep(goal.parent, prefix)
+    handle, name = tempfile.mkstemp(prefix=f"{prefix}{os.getpid()}.", dir=goal.parent)
     os.close(handle)
     temporary = Path(name)
     try:
@@ -32,6 +37,14 @@ def replacing(path: str | Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
+
+
+def _sweep(folder: Path, prefix: str) -> None:
+    for path in folder.glob(f"{escape(prefix)}*"):
+        number = path.name.removeprefix(prefix).partition(".")[0]
+        if number.isdigit() and not Path(f"/proc/{number}").exists():
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def check_writable(path: str | Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from db.store import open_store
 from engine.records import RecordScope, TimingMode
 from tasks.building import CompileReport
-from tasks.publishing import Published, current, publish
+from tasks.publishing import Published, current, publish, sweep
 
 NOISE = 0.02
 """A new network may be slower by this share of the published one's median: it is noise."""
@@ -86,6 +86,7 @@ def settle(
     candidate: Candidate, folder: str, keep: int, model: str, estimated: float | None
 ) -> NightResult:
     """Publish the candidate if it may be; the old version stays current otherwise."""
+    sweep(Path(folder) / candidate.network)
     old = current(folder, candidate.network)
     outcome, reason = judge(candidate, old)
     file = str(old.file) if old else ""

@@ -71,7 +71,7 @@ def publish(
     home = Path(folder) / network
     try:
         (home / "versions").mkdir(parents=True, exist_ok=True)
-        _sweep(home)
+        sweep(home)
         number = max((_number(p) for p in _version_folders(home)), default=0) + 1
         name = f"{number:04d}-{time.strftime('%Y-%m-%dT%H%M%S')}"
         goal = _place(home, name, network, Path(file), report)
@@ -144,8 +144,8 @@ def _prune(home: Path, keep: int) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _sweep(home: Path) -> None:
-    """Remove what a killed publication left."""
+def sweep(home: Path) -> None:
+    """Remove what a killed publication left in a network's folder."""
     for path in (home / "versions").glob(".*"):
         shutil.rmtree(path, ignore_errors=True)
     for path in home.glob(".current-*"):

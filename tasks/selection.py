@@ -1,41 +1,65 @@
 """In-network selection: the best few candidates of every task are timed inside the real networks.
 
 In: an open session.  Out: records of timing mode `in_network`, committed, which compiling prefers;
-seconds of each network before and after.
+seconds of each network's layers.  All within the time that the session has.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
+from statistics import fmean
 
 from db.store import Store
 from db.values import RoundInfo
-from engine.measure.in_network import Timed, time_in_network
-from engine.measure.lock import machine_lock
+from engine.measure.in_network import REPEAT, TURNS, Timed, time_in_network
+from engine.measure.lock import BusyError, machine_lock
 from engine.records import MeasureRecord, RecordScope, TimingMode
 from engine.space import allowed
 from tasks.networks import Network
 from tasks.session import TuningSession
+from tasks.table import best_latency
 
 CANDIDATES = 3
 """Schedules of each task that are tried inside the network."""
+
+_BUILD_S, _FIXED_S, _SPEED = 0.3, 1.0, 2e10
+"""Guesses: seconds that one kernel takes to compile, seconds for each network, FLOP/s."""
 
 
 def select_in_network(session: TuningSession, candidates: int = CANDIDATES) -> dict[str, float]:
     """Time the candidates of every network of the session; network -> seconds of its tuned layers.
 
-    Networks whose tasks have no valid record yet are left out.
+    Networks whose tasks have no valid record yet are left out, and so are those that the session
+    has no time for.  Safe to repeat after an error: what was timed already is only stored.
     """
     found = {}
     for network in session.networks:
-        timed = _time(session, network, candidates)
+        if network.name not in session.timed:
+            session.timed[network.name] = list(_time(session, network, candidates).items())
+        weights = session.weights[network.name]
+        timed = session.timed[network.name]
+        seconds = sum(weights[key] * pairs[0][1] for key, pairs in timed)
         if timed:
             _commit(session, timed)
-            weights = session.weights[network.name]
-            found[network.name] = sum(weights[key] * pairs[0][1] for key, pairs in timed.items())
+            found[network.name] = seconds
     return found
+
+
+def selection_seconds(session: TuningSession, candidates: int = CANDIDATES) -> float:
+    """About how long the selection will take, from what is known of the search tasks so far."""
+    total = 0.0
+    for network in session.networks:
+        weights = session.weights[network.name]
+        build = run = 0.0
+        for task in session.search_tasks:
+            if task.key in weights:
+                records = session.history[task.key]
+                built = [r.build_seconds for r in records if r.build_seconds]
+                build += fmean(built) if built else _BUILD_S
+                run += weights[task.key] * (best_latency(records) or task.workload.flops / _SPEED)
+        total += candidates * (build / session.threads + TURNS * REPEAT * run) + _FIXED_S
+    return total
 
 
 def _time(session: TuningSession, network: Network, candidates: int) -> dict[str, Timed]:
@@ -44,15 +68,24 @@ def _time(session: TuningSession, network: Network, candidates: int) -> dict[str
         top = _top(session.store, key, session.scope, candidates, session.options.accuracy)
         if top:
             best[key] = [record.schedule for record in top]
-    if not best:
+    if not best or session.give_up_waiting():
         return {}
-    with machine_lock(None, session.notify):
-        return time_in_network(network.lowered, best, session.threads, jobs=session.threads)
+    try:
+        with machine_lock(None, session.notify, session.give_up_waiting):
+            return time_in_network(
+                network.lowered, best, session.threads, jobs=session.threads,
+                too_long=session.too_long,
+            )  # fmt: skip
+    except BusyError as error:
+        session.notify(f"{network.name}: not tried inside the network: {error.what}")
+        return {}
 
 
-def _commit(session: TuningSession, timed: Mapping[str, Timed]) -> None:
+def _commit(session: TuningSession, timed: list[tuple[str, Timed]]) -> None:
+    """Store what was timed, one workload after the other, and take it off the list."""
     scope = replace(session.scope, timing_mode=TimingMode.IN_NETWORK)
-    for key, pairs in timed.items():
+    while timed:
+        key, pairs = timed[0]
         now = time.time()
         records = [
             MeasureRecord(
@@ -68,6 +101,7 @@ def _commit(session: TuningSession, timed: Mapping[str, Timed]) -> None:
             records,
         )  # fmt: skip
         session.round_index += 1
+        del timed[0]
 
 
 def _top(

@@ -14,7 +14,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task
 
-from engine.errors import NoctuneError
+from engine.errors import NoctuneError, StoreError
 from engine.search import Choice
 from tasks import building, evaluation, night, selection, upkeep
 from tasks.session import RoundOutcome, TuningSession
@@ -24,9 +24,11 @@ R = TypeVar("R")
 
 
 def worth_retrying(_task: Any, _run: TaskRun, state: State[Any]) -> bool:
-    """Whether the failure may pass: bad input fails again, a busy machine may not."""
+    """Whether the failure may pass: bad input fails again, a busy machine or database may not."""
     try:
         state.result()
+    except StoreError:
+        return True
     except NoctuneError:
         return False
     except Exception:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from engine.errors import NoctuneError
 from tasks.files import check_writable, replacing
+
+ROOT = Path(__file__).resolve().parents[2]
+LEAVE = """
+import sys, time
+from tasks.files import replacing
+with replacing(sys.argv[1]):
+    print("made", flush=True)
+    time.sleep(60)
+"""
 
 
 def test_a_file_appears_at_the_end(tmp_path: Path) -> None:
@@ -43,3 +54,22 @@ def test_a_device_is_never_replaced(tmp_path):
     with pytest.raises(NoctuneError, match="device or a pipe"), replacing(pipe):
         pass
     assert pipe.is_fifo()
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    killed = subprocess.Popen(
+        [sys.executable, "-c", LEAVE, str(tmp_path / "out.bin")],
+        cwd=ROOT, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert killed.stdout is not None and killed.stdout.readline() == "made\n"
+    (left,) = tmp_path.iterdir()
+    with replacing(tmp_path / "out.bin") as path:
+        assert left.exists(), "its process lives"
+        path.write_text("second")
+    killed.kill()
+    killed.communicate()
+    (tmp_path / ".out.bin.other-machine.1.x").write_text("not ours")
+    with replacing(tmp_path / "out.bin") as path:
+        path.write_text("third")
+    names = sorted(p.name for p in tmp_path.iterdir())
+    assert names == [".out.bin.other-machine.1.x", "out.bin"]

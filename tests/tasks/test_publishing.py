@@ -126,3 +126,12 @@ def test_an_equal_file_is_not_published_again(tmp_path: Path) -> None:
         found = settle(candidate(compiled(tmp_path, "a")), out, 3, "m", None)
         assert found.outcome is expected
     assert len(versions(out, "net")) == 1
+
+
+def test_leavings_go_even_if_nothing_is_published(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = candidate(compiled(tmp_path, "v0"))
+    settle(first, str(out), 5, "model.onnx", None)
+    (out / "net/versions/.0002-killed").mkdir()
+    assert settle(first, str(out), 5, "model.onnx", None).outcome is Outcome.UNCHANGED
+    assert [p.name for p in (out / "net/versions").glob(".*")] == []

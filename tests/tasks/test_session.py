@@ -167,3 +167,34 @@ def test_nothing_to_tune(tmp_path: Path) -> None:
         session.load(str(path))
         with pytest.raises(ModelError, match="nothing to tune"):
             session.prepare()
+
+
+def test_a_run_that_is_taken_up_again_knows_what_it_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its window is not given a second time."""
+    db, now = str(tmp_path / "noctune.sqlite"), time.time()
+    with TuningSession(SessionOptions(db, threads=1, run_id="night")) as session:
+        session.load("mlp")
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "time", lambda: now - 1000)
+            session.prepare()
+        assert session.earlier == 0
+        choice = session.choose()
+        assert choice is not None
+        outcome = session.run_round(choice, 2)
+    with TuningSession(SessionOptions(db, threads=1, run_id="night")) as session:
+        session.load("mlp")
+        session.prepare()
+        assert session.age >= 1000
+        assert session.earlier == pytest.approx(outcome.seconds, abs=1.0)
+
+
+def test_waiting_for_another_tuner_ends_with_the_time_or_on_request(tmp_path: Path) -> None:
+    session = TuningSession(SessionOptions(str(tmp_path / "db"), threads=1))
+    assert not session.give_up_waiting()
+    session.too_long = lambda seconds: True
+    assert session.give_up_waiting()
+    session.too_long = lambda seconds: False
+    session.stop.set()
+    assert session.give_up_waiting()
