@@ -5,6 +5,7 @@ In: a number of trials, a number of seconds, or both.  Out: the next round's siz
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,9 +29,14 @@ class Budget:
     clock: Callable[[], float] = time.monotonic
     already: int = 0
     """Trials that an earlier attempt of the same run has spent."""
+    earlier: float = 0.0
+    """Seconds that an earlier attempt of the same run has spent."""
+    reserve: float = 0.0
+    """Seconds that are held back for what follows the rounds."""
     spent_trials: int = field(init=False, default=0)
     _started: float = field(init=False)
     _tuning_since: float | None = field(init=False, default=None)
+    _shortest: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
         self._started = self.clock()
@@ -41,8 +47,16 @@ class Budget:
         return self.clock() - self._started
 
     @property
+    def left(self) -> float:
+        """Seconds until the very end, infinite without one."""
+        if self.seconds is None:
+            return math.inf
+        return max(self.seconds - self.earlier - self.used, 0.0)
+
+    @property
     def seconds_left(self) -> float | None:
-        return None if self.seconds is None else max(self.seconds - self.used, 0.0)
+        """Seconds left for rounds: the reserve is not theirs."""
+        return None if self.seconds is None else max(self.left - self.reserve, 0.0)
 
     @property
     def trials_left(self) -> int | None:
@@ -60,27 +74,30 @@ class Budget:
     @property
     def time_left(self) -> float | None:
         """Seconds that the run will still take, as far as one can tell."""
-        by_trials = None
+        by_trials = math.inf
         if self.trials_left is not None and self.rate:
             by_trials = self.trials_left / self.rate
-        known = [t for t in (by_trials, self.seconds_left) if t is not None]
-        return min(known) if known else None
+        found = min(by_trials, self.left)
+        return found if math.isfinite(found) else None
 
-    def spend(self, trials: int) -> None:
-        """Note a finished round."""
+    def spend(self, trials: int, seconds: float = 0.0) -> None:
+        """Note a finished round and how long it took."""
         self.spent_trials += trials
+        self._shortest = min(seconds, self._shortest) if self._shortest else seconds
 
     def next_round(self, search_tasks: int, unmeasured: int = 0) -> int:
         """Trials of the next round, 0 when the budget is spent.
 
         A round is cut so that it ends in time at the rate seen so far, and so that the tasks that
-        are still `unmeasured` get a round each.
+        are still `unmeasured` get a round each.  None begins when there is less time than the
+        shortest has taken.
         """
         if self._tuning_since is None:
             self._tuning_since = self.clock()
         rate = self.rate or FIRST_RATE
-        reach = self.seconds_left * rate if self.seconds_left is not None else None
-        if reach is not None and reach < 1:
+        left = self.seconds_left
+        reach = None if left is None else left * rate
+        if left is not None and (left * rate < 1 or left < self._shortest):
             return 0
         limits = [x for x in (self.trials_left, reach) if x is not None]
         total = min(
@@ -92,3 +109,29 @@ class Budget:
         if unmeasured and limits:
             size = min(size, max(int(min(limits) / unmeasured), FIRST_ROUND))
         return max(int(min([size, *limits])), 0)
+
+
+@dataclass
+class Window:
+    """A stretch of time within which all of a job is to be done; None seconds have no end."""
+
+    seconds: float | None = None
+    clock: Callable[[], float] = time.monotonic
+    _began: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._began = self.clock()
+
+    def began_before(self, seconds: float) -> None:
+        """The job began so long ago, in an earlier attempt; harmless if repeated."""
+        self._began = min(self._began, self.clock() - seconds)
+
+    @property
+    def used(self) -> float:
+        """Seconds since the job began."""
+        return self.clock() - self._began
+
+    @property
+    def left(self) -> float:
+        """Seconds until the end, infinite without one."""
+        return math.inf if self.seconds is None else max(self.seconds - self.used, 0.0)

@@ -1,7 +1,7 @@
 """The evaluation flow: is a compiled network right, and how fast is it beside other engines.
 
-In: a compiled network and its model.  Out: an `Evaluation`, noted in the database and shown as an
-artifact.
+In: a compiled network and its model; without the model it is only timed.  Out: an `Evaluation`,
+noted in the database and shown as an artifact.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tasks.stages import bench_task, note_evaluation_task, verify_task
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """`verification` as `tasks.evaluation.verify` gives it, `timing` as `noctune bench --json`."""
+    """`verification` as `tasks.evaluation.verify` gives it (empty without a model), `timing` as
+    `noctune bench --json`."""
 
     path: str
     verification: Mapping[str, Any]
@@ -35,8 +36,10 @@ def evaluate_run_name() -> str:
 @flow(name="evaluate", flow_run_name=evaluate_run_name, persist_result=False)
 def evaluate(job: EvaluateParameters) -> Evaluation:
     """Verify a compiled network and time it beside its peers, in one run."""
-    shapes = {name: tuple(shape) for name, shape in job.shapes.items()}
-    found = verify_task(job.path, job.model, shapes=shapes, batch=job.batch, threads=job.threads)
+    found: Mapping[str, Any] = {}
+    if job.model:
+        shapes = {name: tuple(shape) for name, shape in job.shapes.items()}
+        found = verify_task(job.path, job.model, shapes=shapes, threads=job.threads)
     timing = bench_task(
         job.path,
         against=job.against,
@@ -45,7 +48,8 @@ def evaluate(job: EvaluateParameters) -> Evaluation:
         repeat=job.repeat,
         min_repeat_ms=job.min_repeat_ms,
     )
-    note_evaluation_task(job.db, job.path, timing)
+    if job.db:
+        note_evaluation_task(job.db, job.path, timing)
     title = f"Evaluation of {timing['network']}"
     text = evaluation_markdown(timing, found, title)
     publish(artifact_key("evaluation", timing["network"]), text, title)

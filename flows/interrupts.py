@@ -15,8 +15,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
 
-from flows.environment import kill_server
-
 INTERRUPTED = 130
 """Exit code of a command that Ctrl-C ended."""
 
@@ -49,8 +47,7 @@ def stoppable(say: Callable[[str], None]) -> Iterator[threading.Event]:
 
 
 def end_at_once() -> None:
-    """Leave without unwinding; worker processes die with their parent."""
-    kill_server()
+    """Leave without unwinding; workers and the temporary server die with their parent."""
     show_cursor = "\x1b[?25h" if sys.stdout.isatty() else ""
     os.write(2, f"{show_cursor}\nnoctune: ended; all finished rounds are stored\n".encode())
     os._exit(INTERRUPTED)

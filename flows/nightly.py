@@ -7,9 +7,9 @@ replaces the published one only if it is verified and not slower beside it in th
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,16 +17,17 @@ from prefect import flow
 from prefect.runtime import flow_run
 
 from db.store import open_store
-from db.values import RoundInfo, RunStatus
+from db.values import RoundInfo
 from engine.errors import NoctuneError
-from flows.budget import Budget
+from engine.measure.folders import Scratch
+from flows.budget import Budget, Window
 from flows.html_report import write_report
 from flows.interrupts import stop_event
 from flows.night_report import night_markdown
 from flows.parameters import NightlyParameters, run_parameters
 from flows.progress import Progress, Snapshot, watcher
 from flows.report import artifact_key, publish
-from flows.tune import describe_failure, select_candidates, tuning_rounds
+from flows.tune import tune_session
 from tasks.finding import find_models
 from tasks.machine import night_lock
 from tasks.night import Candidate, NightResult, Outcome
@@ -47,6 +48,9 @@ from tasks.stages import (
 CLOSING_SHARE, CLOSING_FIRST, CLOSING_EACH = 0.4, 20.0, 25.0
 """Time held back for compiling and checking: seconds for all and for each network, and at most this
 share of the window."""
+
+AT_LEAST = 2.0
+"""No network is begun with less than these seconds, or than the slowest of the night has taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ def nightly_run_name() -> str:
 @flow(name="nightly", flow_run_name=nightly_run_name, persist_result=False)
 def nightly(job: NightlyParameters) -> NightReport:
     """Tune many networks in one window, then compile, verify, time and publish each."""
-    began, progress = time.monotonic(), watcher()
+    window, progress = Window(job.seconds), watcher()
     with night_lock():
         options = SessionOptions(
             job.db, job.target, job.threads, job.seed, str(flow_run.id or ""), job.accuracy
@@ -82,23 +86,25 @@ def nightly(job: NightlyParameters) -> NightReport:
         with TuningSession(options, progress.say) as session:
             session.stop = stop_event()
             failures = _load(session, job, progress)
-            last = _tune(session, job, began, progress) if session.networks else None
+            last = _tune(session, job, window, progress) if session.networks else None
             names = {n.name: (n.source, n.content_hash) for n in session.networks}
             run_id, trials = session.run_id, session.new_trials
             estimates = session.estimates() if session.networks else {}
-        results = [*failures]
+        results, longest = [*failures], AT_LEAST
         for name, (model, digest) in names.items():
-            if session.stop.is_set() or _is_over(job, began):
+            if session.stop.is_set() or window.left < longest:
                 why = "stopped on request" if session.stop.is_set() else "no time left"
                 results.append(_skipped(name, model, why))
                 continue
+            before = window.used
             found = _finish(job, name, model, digest, run_id, estimates.get(name, (None, 0))[0])
+            longest = max(longest, window.used - before)
             progress.say(f"{name}: {found.outcome}: {found.reason}")
             results.append(found)
-        if job.keep_records and not session.stop.is_set():
+        if job.keep_records and window.left and not session.stop.is_set():
             distill_task(job.db, keep=job.keep_records, spread=job.keep_records * 7)
-        seconds = time.monotonic() - began
-        report = NightReport(run_id, tuple(results), trials, seconds, session.stop.is_set(), "")
+        stopped = session.stop.is_set()
+        report = NightReport(run_id, tuple(results), trials, window.used, stopped, "")
         return _report(job, report, last, progress)
 
 
@@ -118,25 +124,16 @@ def _load(session: TuningSession, job: NightlyParameters, progress: Progress) ->
 
 
 def _tune(
-    session: TuningSession, job: NightlyParameters, began: float, progress: Progress
+    session: TuningSession, job: NightlyParameters, window: Window, progress: Progress
 ) -> Snapshot:
     prepare_task(session)
-    window = None
+    window.began_before(session.age)
+    seconds = None
     if job.seconds is not None:
-        spent = time.monotonic() - began
-        window = max(job.seconds - closing_seconds(job.seconds, len(session.networks)) - spent, 1.0)
-    budget = Budget(job.trials, window, already=session.new_trials)
-    status, message = RunStatus.FAILED, "ended by an error"
-    try:
-        last = tuning_rounds(session, budget, progress)
-        select_candidates(session, progress)
-        status = RunStatus.CANCELLED if session.stop.is_set() else RunStatus.FINISHED
-        message = ""
-    except BaseException as error:
-        status, message = describe_failure(error)
-        raise
-    finally:
-        session.finish(status, message)
+        held = closing_seconds(job.seconds, len(session.networks))
+        seconds = max(window.left - held, 0.0)
+    budget = Budget(job.trials, seconds, already=session.new_trials)
+    last = tune_session(session, budget, progress)
     progress.close(last)
     return last
 
@@ -144,10 +141,6 @@ def _tune(
 def closing_seconds(window: float, networks: int) -> float:
     """Seconds of the window that are held back for what follows the tuning."""
     return min(CLOSING_FIRST + CLOSING_EACH * networks, CLOSING_SHARE * window)
-
-
-def _is_over(job: NightlyParameters, began: float) -> bool:
-    return job.seconds is not None and time.monotonic() - began > job.seconds - 2.0
 
 
 def _finish(
@@ -160,8 +153,8 @@ def _finish(
 ) -> NightResult:
     """Compile, verify, time and publish one network; an error is a result."""
     try:
-        with tempfile.TemporaryDirectory(prefix="noctune-") as scratch:
-            return _settle(job, name, model, digest, run_id, estimated, scratch)
+        with closing(Scratch()) as scratch:
+            return _settle(job, name, model, digest, run_id, estimated, str(scratch.path))
     except Exception as error:
         return replace(_failure(name, model, error), estimated=estimated)
 
@@ -181,7 +174,7 @@ def _settle(
         model, file, db=job.db, target=job.target, threads=job.threads, shapes=shapes,
         batch=job.batch, accuracy=job.accuracy, check=False, register=False,
     )  # fmt: skip
-    checked = verify_task(file, model, shapes=shapes, batch=job.batch, threads=built.threads)
+    checked = verify_task(file, model, shapes=shapes, threads=built.threads)
     old = current(job.folder, name)
     timing = bench_task(
         file, against=[p for p in job.against if is_installed(p)], model=model,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+from typing import Any
 
 DEFAULT_DB = "noctune.sqlite"
 """In the current folder: a project's records lie with the project."""
@@ -37,6 +38,18 @@ def positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1 on")
     return value
+
+
+def whole(text: str) -> int:
+    """A whole number from 0 on."""
+    if not re.fullmatch(r"\d+", text):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 0 on")
+    return int(text)
+
+
+def peer_names(text: str) -> list[str]:
+    """["onnxruntime", "openvino"] from "onnxruntime,openvino"; each once."""
+    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def shape(text: str) -> tuple[str, tuple[int, ...]]:
@@ -83,6 +96,35 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
         "--threads", type=positive, default=None, metavar="N",
         help="threads of the network (default: all cores this process may use)",
     )  # fmt: skip
+
+
+def add_network(parser: argparse.ArgumentParser) -> None:
+    """What says how networks are read, and which records and code they get."""
+    add_shape(parser)
+    add_db(parser)
+    add_target(parser)
+    add_accuracy(parser)
+
+
+def network_options(args: argparse.Namespace) -> dict[str, Any]:
+    """The values of `add_network`, as the flows' parameters name them."""
+    return {
+        "db": args.db,
+        "target": args.target,
+        "threads": args.threads,
+        "shapes": {name: list(dims) for name, dims in args.shape},
+        "batch": args.batch,
+        "accuracy": args.accuracy,
+    }
+
+
+def add_budget(parser: argparse.ArgumentParser, length: str) -> None:
+    """--time, whose help is `length`, --trials and --seed."""
+    parser.add_argument("--time", type=duration, metavar="T", help=f"{length}: 90s, 10m, 1h30m")
+    parser.add_argument(
+        "--trials", type=positive, metavar="N", help="new trials of this run, at most"
+    )
+    parser.add_argument("--seed", type=whole, default=0, metavar="S", help="seed of all randomness")
 
 
 def add_accuracy(parser: argparse.ArgumentParser) -> None:

@@ -92,9 +92,17 @@ class CompileParameters(_WithModels):
 class EvaluateParameters(_WithModels):
     """Which compiled network to check and time, beside which engines."""
 
+    db: str = Field(
+        default=DEFAULT_DB,
+        title="Database",
+        description="Where the timing is noted, if the network is known there; nowhere if empty",
+    )
     path: str = Field(title="Compiled network", description="The file", min_length=1)
     model: str = Field(
-        title="Network", description="What it was compiled from: a built-in network or a file"
+        default="",
+        title="Network",
+        description="What it was compiled from: a built-in network or a file; if empty the outputs "
+        "are not verified",
     )
     against: list[PeerName] = Field(
         default=["onnxruntime"],

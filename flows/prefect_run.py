@@ -1,4 +1,4 @@
-"""Running a flow from the command line: quiet Prefect, a server that outlives Ctrl-C, progress.
+"""Running a flow from the command line: quiet Prefect, a server, Ctrl-C, progress.
 
 In: a command's arguments and the function that calls its flow.  Out: that function's exit code.
 """
@@ -8,21 +8,68 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
 
-from flows.environment import prepare_prefect, server_is_configured, server_starting
+from engine.errors import NoctuneError
+from flows.environment import prepare_prefect, server_seems_named
 from flows.interrupts import stoppable
+from flows.prefect_server import prefect_server
 from flows.progress import terminal_progress, watching
 
+_PREFECT = {"prefect", "httpx", "httpcore", "websockets"}
+"""Packages whose errors are the server's, or of the way to it."""
 
-def run_flow(args: argparse.Namespace, command: Callable[[argparse.Namespace], int]) -> int:
-    """Call `command(args)` with Prefect ready, Ctrl-C caught and progress on the terminal."""
+
+def run_flow(
+    args: argparse.Namespace,
+    command: Callable[[argparse.Namespace], int],
+    *,
+    flow: str,
+    check: Callable[[argparse.Namespace], object] | None = None,
+    stops: bool = False,
+) -> int:
+    """Call `command(args)` with Prefect ready and progress on the terminal.
+
+    While a temporary server starts the module of the `flow` is imported and `check(args)` is
+    called: what it raises ends the command at once.  With `stops` the first Ctrl-C only asks the
+    flow to stop.
+    """
+
+    def meanwhile() -> None:
+        if check is not None:
+            check(args)
+        import_module(f"flows.{flow}")
+
     prepare_prefect(getattr(args, "verbose", False))
+    if sys.stderr.isatty() and not server_seems_named():
+        print("Starting Prefect's temporary server ...", file=sys.stderr, flush=True)
     progress = terminal_progress(json=getattr(args, "json", False))
-    with stoppable(progress.say), watching(progress):
-        if not server_is_configured():
-            progress.say("Starting Prefect's temporary server ...")
-        with server_starting():
-            from flows import tune  # noqa: F401  the heavy imports, while the server starts
-        logging.getLogger("noctune").addHandler(logging.StreamHandler(sys.stderr))
-        return command(args)
+    with ExitStack() as stack:
+        if stops:
+            stack.enter_context(stoppable(progress.say))
+        stack.enter_context(watching(progress))
+        stack.enter_context(_warnings())
+        stack.enter_context(prefect_server(meanwhile))
+        try:
+            return command(args)
+        except Exception as error:
+            if type(error).__module__.partition(".")[0] not in _PREFECT:
+                raise
+            raise NoctuneError(
+                "the Prefect server failed",
+                why=" ".join(str(error).split())[:300] or type(error).__name__,
+                fix="All finished rounds are stored; run the same command again.",
+            ) from error
+
+
+@contextmanager
+def _warnings() -> Iterator[None]:
+    """Our own warnings go to standard error."""
+    log, handler = logging.getLogger("noctune"), logging.StreamHandler(sys.stderr)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)

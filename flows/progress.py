@@ -26,6 +26,24 @@ if TYPE_CHECKING:
 HEADERS = ("ID", "search task", "weight", "latency ms", "GFLOPS", "trials", "failed")
 
 
+OUTLOOK_S = 600.0
+"""Further seconds for which the expected gain is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What `seconds` more at the present rate would probably bring: `gain` is the share (0 to 1) of
+    the networks' estimated latency that `trials` more would save."""
+
+    seconds: float
+    trials: int
+    gain: float
+
+    def __str__(self) -> str:
+        share = f"about {self.gain:.0%}" if self.gain >= 0.01 else "less than 1%"
+        return f"Further {self.seconds / 60:g} min would probably bring {share}"
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """How a run stands; latencies and times in seconds."""
@@ -40,6 +58,7 @@ class Snapshot:
     next_id: int | None
     reason: str
     last: RoundOutcome | None = None
+    outlook: Outlook | None = None
 
     @property
     def total(self) -> float | None:
@@ -69,7 +88,15 @@ def snapshot(
         next_id=None if choice is None else choice.index,
         reason="" if choice is None else choice.reason,
         last=last,
+        outlook=outlook(session, budget.rate),
     )
+
+
+def outlook(session: TuningSession, rate: float) -> Outlook | None:
+    """What further time would bring at `rate` trials a second; None while that is unknown."""
+    trials = round(rate * OUTLOOK_S)
+    gain = session.expected_gain(trials) if trials else None
+    return None if gain is None else Outlook(OUTLOOK_S, trials, gain)
 
 
 def table_cells(rows: tuple[TaskRow, ...]) -> list[tuple[object, ...]]:
@@ -104,6 +131,8 @@ def totals(now: Snapshot) -> list[str]:
     if now.time_left is not None:
         parts.append(f"Time left: {clock(now.time_left)}")
     lines.append("   ".join(parts))
+    if now.outlook is not None:
+        lines.append(str(now.outlook))
     if now.next_id is not None:
         lines.append(f"Next ID: {now.next_id} ({now.reason})")
     return lines

@@ -49,13 +49,15 @@ def evaluation_rows(timing: Mapping[str, Any]) -> list[tuple[str, str, str, str]
 def evaluation_markdown(
     timing: Mapping[str, Any], verification: Mapping[str, Any], title: str
 ) -> str:
-    """Times beside the peers, and whether the outputs agree."""
-    verdict = "agree with" if verification["ok"] else "**differ from**"
-    lines = [
-        f"# {title}",
-        "",
-        f"- Outputs {verdict} {verification['reference']}: largest error "
-        f"{verification['max_rel_error']:.2e} of the largest output",
+    """Times beside the peers, and whether the outputs agree (if they were verified)."""
+    lines = [f"# {title}", ""]
+    if verification:
+        verdict = "agree with" if verification["ok"] else "**differ from**"
+        lines.append(
+            f"- Outputs {verdict} {verification['reference']}: largest error "
+            f"{verification['max_rel_error']:.2e} of the largest output"
+        )
+    lines += [
         f"- {timing['threads']} threads, engines interleaved in one run",
         "",
         markdown(

@@ -7,7 +7,7 @@ the history in the database.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from prefect import flow
@@ -15,15 +15,20 @@ from prefect.runtime import flow_run
 
 from db.values import RunStatus
 from engine.errors import NoctuneError
+from engine.measure.lock import BusyError
 from engine.search import Choice
 from flows.budget import Budget
 from flows.interrupts import stop_event
 from flows.parameters import TuneParameters, run_parameters
 from flows.plots import plots_markdown
-from flows.progress import Progress, Snapshot, snapshot, watcher
+from flows.progress import Outlook, Progress, Snapshot, snapshot, watcher
 from flows.report import ProgressBar, artifact_key, publish, tuning_markdown
+from tasks.selection import selection_seconds
 from tasks.session import RoundOutcome, SessionOptions, TuningSession
 from tasks.stages import load_network_task, prepare_task, select_task, tune_round_task
+
+SELECTION_SHARE = 0.25
+"""The selection inside the networks gets at most this share of a run's time."""
 
 FAILURES_IN_A_ROW = 3
 """So many search tasks that fail one after the other are no matter of a task: the run ends."""
@@ -31,7 +36,8 @@ FAILURES_IN_A_ROW = 3
 
 @dataclass(frozen=True, slots=True)
 class TuneResult:
-    """How a run ended; seconds, None while a network has no estimate."""
+    """How a run ended; seconds, None while a network has no estimate; `outlook` says what further
+    time would probably bring."""
 
     run_id: str
     db: str
@@ -41,6 +47,7 @@ class TuneResult:
     interrupted: bool
     estimates: dict[str, float | None]
     table: tuple[dict[str, Any], ...]
+    outlook: Outlook | None = None
 
 
 def tune_run_name() -> str:
@@ -71,18 +78,26 @@ def tune(job: TuneParameters) -> TuneResult:
     with TuningSession(options, progress.say) as session:
         session.stop = stop_event()
         _open(session, job, progress)
-        budget.already = session.new_trials
-        status, message = RunStatus.FAILED, "ended by an error"
-        try:
-            last = tuning_rounds(session, budget, progress)
-            select_candidates(session, progress)
-            status, message = _ending(session)
-        except BaseException as error:
-            status, message = describe_failure(error)
-            raise
-        finally:
-            session.finish(status, message)
+        budget.already, budget.earlier = session.new_trials, session.earlier
+        last = tune_session(session, budget, progress)
         return _close(session, budget, progress, last)
+
+
+def tune_session(session: TuningSession, budget: Budget, progress: Progress) -> Snapshot:
+    """Rounds, then the selection inside the networks, all within the budget; closes the run."""
+    status, message = RunStatus.FAILED, "ended by an error"
+    try:
+        session.too_long = lambda seconds: budget.left - budget.reserve <= seconds
+        last = tuning_rounds(session, budget, progress)
+        session.too_long = lambda seconds: budget.left <= seconds
+        select_candidates(session, progress)
+        status, message = _ending(session)
+    except BaseException as error:
+        status, message = describe_failure(error)
+        raise
+    finally:
+        session.finish(status, message)
+    return replace(last, used=budget.used, time_left=None)
 
 
 def describe_failure(error: BaseException) -> tuple[RunStatus, str]:
@@ -115,6 +130,7 @@ def tuning_rounds(session: TuningSession, budget: Budget, progress: Progress) ->
     last: RoundOutcome | None = None
     failures = 0
     while True:
+        budget.reserve = reserve(selection_seconds(session), budget.seconds)
         choice = session.choose()
         now = snapshot(session, budget, choice, last)
         progress.update(now)
@@ -126,6 +142,9 @@ def tuning_rounds(session: TuningSession, budget: Budget, progress: Progress) ->
         label = _label(session, choice)
         try:
             last = tune_round_task(session, choice.index, choice.reason, size, label)
+        except BusyError as error:
+            progress.say(f"Round {session.round_index} was not begun: {error.what}")
+            return now
         except NoctuneError:
             raise
         except Exception as error:
@@ -136,16 +155,26 @@ def tuning_rounds(session: TuningSession, budget: Budget, progress: Progress) ->
             progress.say(f"{label}: given up after {type(error).__name__}: {error}")
             continue
         failures = 0
-        budget.spend(last.trials)
+        budget.spend(last.trials, last.seconds)
+
+
+def reserve(needed: float, window: float | None) -> float:
+    """Seconds of the window that are held back for the selection."""
+    return 0.0 if window is None else min(needed, SELECTION_SHARE * window)
 
 
 def select_candidates(session: TuningSession, progress: Progress) -> None:
-    """The best few of each task are tried inside the network, unless somebody asked to stop."""
-    if session.stop.is_set():
+    """The best few of each task are tried inside the network, while there is time."""
+    if session.give_up_waiting():
         return
     progress.say("Trying the best candidates inside the network")
-    for name, seconds in select_task(session).items():
-        progress.say(f"{name}: its layers take {seconds * 1e3:.3f} ms inside the network")
+    found = select_task(session)
+    for network in session.networks:
+        seconds = found.get(network.name)
+        if seconds is None:
+            progress.say(f"{network.name}: not tried; nothing valid to try, or no time left")
+        else:
+            progress.say(f"{network.name}: {seconds * 1e3:.3f} ms in its layers")
 
 
 def _label(session: TuningSession, choice: Choice) -> str:
@@ -182,6 +211,7 @@ def _close(
         interrupted=session.stop.is_set(),
         estimates={name: seconds for name, (seconds, _) in session.estimates().items()},
         table=tuple(row.to_json() for row in last.rows),
+        outlook=last.outlook,
     )
 
 

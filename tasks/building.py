@@ -67,9 +67,7 @@ def compile_model(
     with open_store(db) as store:
         with replacing(output) as path:
             report = _build(network, path, store, scope, accuracy)
-            found = (
-                verify(str(path), model, shapes=shapes, batch=batch, threads=count) if check else {}
-            )
+            found = verify(str(path), model, shapes=shapes, threads=count) if check else {}
             if not found.get("ok", True):
                 raise _wrong(network.name, found)
         report = replace(report, path=output, verification=found)

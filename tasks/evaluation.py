@@ -18,7 +18,7 @@ from db.store import open_store
 from engine.errors import NoctuneError
 from engine.runtime.network import CompiledNetwork, load
 from engine.target import usable_cores
-from tasks.networks import Shapes, is_builtin, load_graph, model_proto
+from tasks.networks import Shapes, check_model, is_builtin, load_graph, model_proto
 from tasks.peers import check_peers, differences, is_installed, open_peer, random_feeds
 from tasks.sidebyside import Timing, side_by_side
 
@@ -46,26 +46,26 @@ def verify(
     model: str,
     *,
     shapes: Shapes | None = None,
-    batch: int = 1,
     threads: int | None = None,
     seed: int = 0,
 ) -> dict[str, Any]:
     """Compare the outputs on random inputs with ONNX Runtime's, or with the reference operators'.
 
-    Keys: ok, reference, max_abs_error, max_rel_error, tolerance.
+    The batch of a built-in model is the network's.  Keys: ok, reference, max_abs_error,
+    max_rel_error, tolerance.
     """
     net = load(path)
     inputs = inputs_of(net)
     feeds = random_feeds(inputs, np.random.default_rng(seed))
+    fixed = {name: shape for name, (shape, _) in inputs.items()}
     ours = {k: np.array(v) for k, v in net.run(feeds, threads=threads).items()}
     if is_installed("onnxruntime"):
-        fixed = {name: shape for name, (shape, _) in inputs.items()}
-        peer = open_peer("onnxruntime", model_proto(model, batch), threads or 1, fixed)
+        peer = open_peer("onnxruntime", _peer_model(model, fixed), threads or 1, fixed)
         reference, theirs = f"onnxruntime {peer.version}", peer.run(feeds)
     else:
         from engine.graph.host import run_graph
 
-        graph = load_graph(model, shapes or {k: s for k, (s, _) in inputs.items()}, batch)
+        graph = load_graph(model, {**fixed, **(shapes or {})}, _batch(model, fixed))
         reference, theirs = "the reference operators of onnx", run_graph(graph, feeds)
     absolute, relative = differences(ours, theirs)
     return {
@@ -77,11 +77,25 @@ def verify(
     }
 
 
+def open_network(path: str, against: Sequence[str] = (), model: str = "") -> CompiledNetwork:
+    """The network, linked.  Raises NoctuneError for what `bench` refuses without running it."""
+    check_peers(against)
+    if model:
+        check_model(model)
+    elif against:
+        raise NoctuneError(
+            "other engines need the model that the network was compiled from",
+            where=path,
+            fix="Give --model MODEL.",
+        )
+    return load(path).link()
+
+
 def bench(
     path: str,
     *,
     against: Sequence[str] = (),
-    model: str | None = None,
+    model: str = "",
     threads: int | None = None,
     repeat: int = 3,
     min_repeat_ms: float = 500.0,
@@ -94,14 +108,7 @@ def bench(
     errors are the largest over the peers, None without one); times in milliseconds.  With the path
     of a `published` network of equal inputs, its times are there, too, and `published_ratio`.
     """
-    check_peers(against)
-    if against and model is None:
-        raise NoctuneError(
-            "other engines need the model that the network was compiled from",
-            where=path,
-            fix="Give --model MODEL.",
-        )
-    net = load(path)
+    net = open_network(path, against, model)
     inputs = inputs_of(net)
     count = threads or min(net.program.threads, usable_cores())
     feeds = random_feeds(inputs, np.random.default_rng(seed))
@@ -110,7 +117,7 @@ def bench(
     errors: list[tuple[float, float]] = []
     ours = {k: np.array(v) for k, v in net.run(feeds, threads=count).items()}
     for name in against:
-        peer = open_peer(name, _peer_model(str(model), shapes), count, shapes)
+        peer = open_peer(name, _peer_model(model, shapes), count, shapes)
         errors.append(differences(ours, peer.run(feeds)))
         engines[name] = lambda peer=peer: peer.run(feeds)
     if published is not None:
@@ -136,9 +143,14 @@ def bench(
 
 
 def _peer_model(model: str, shapes: Mapping[str, tuple[int, ...]]) -> str | bytes:
-    batch = next(iter(shapes.values()))[0] if is_builtin(model) else 1
-    found: str | bytes = model_proto(model, batch)
+    found: str | bytes = model_proto(model, _batch(model, shapes))
     return found
+
+
+def _batch(model: str, shapes: Mapping[str, tuple[int, ...]]) -> int:
+    """The batch size that a built-in model was compiled for."""
+    first = next(iter(shapes.values()), ())
+    return first[0] if first and is_builtin(model) else 1
 
 
 def _own(t: Timing) -> dict[str, float]:

@@ -7,7 +7,7 @@ engine is imported only when it is asked for.  A new one is one function and one
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -98,14 +98,29 @@ def check_peers(names: Sequence[str]) -> None:
 def open_peer(
     name: str, model: str | bytes, threads: int, shapes: Mapping[str, tuple[int, ...]]
 ) -> Peer:
-    """Load a model (path or bytes) into an engine.  Raises NoctuneError if it refuses."""
+    """Load a model (path or bytes) into an engine.  Raises NoctuneError if it refuses, and when it
+    cannot run what it is given."""
     check_peers([name])
     try:
-        return PEERS[name](model, threads, shapes)
+        return _guarded(PEERS[name](model, threads, shapes))
     except Exception as error:
         raise NoctuneError(
             f"{name} cannot load the model", why=" ".join(str(error).split())[:300]
         ) from error
+
+
+def _guarded(peer: Peer) -> Peer:
+    def run(feeds: Feeds) -> dict[str, Array]:
+        try:
+            return peer.run(feeds)
+        except Exception as error:
+            raise NoctuneError(
+                f"{peer.name} cannot run the model on the network's inputs",
+                why=" ".join(str(error).split())[:300],
+                fix="Name the model that the network was compiled from.",
+            ) from error
+
+    return replace(peer, run=run)
 
 
 def random_feeds(
@@ -129,13 +144,14 @@ def differences(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> tuple
     """Largest absolute error, and that relative to the largest value of the same output.
 
     Outputs are matched by name, by position where the names differ.  A value that is finite on one
-    side only makes both infinite.
+    side only makes both infinite, and so does another number of outputs.
     """
-    pairs = (
-        [(ours[name], theirs[name]) for name in ours]
-        if set(ours) <= set(theirs)
-        else list(zip(ours.values(), theirs.values(), strict=True))
-    )
+    if set(ours) <= set(theirs):
+        pairs = [(ours[name], theirs[name]) for name in ours]
+    elif len(ours) == len(theirs):
+        pairs = list(zip(ours.values(), theirs.values(), strict=True))
+    else:
+        return float("inf"), float("inf")
     absolute = relative = 0.0
     for a, b in pairs:
         error, scale = _difference(np.asarray(a), np.asarray(b))

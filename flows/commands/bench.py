@@ -1,7 +1,8 @@
 """Time a compiled network, beside other engines if wanted.
 
 The engines take turns in groups of calls, each group at least --min-repeat-ms long; the outputs are
-compared.  "mean" and "std" are over the groups, "median" and "min" over all calls.
+compared.  "mean" and "std" are over the groups, "median" and "min" over all calls.  With --model
+the outputs are verified, too; the exit code is 1 if they are wrong.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 from typing import Any
 
-from flows.options import add_json, add_threads, positive
+from flows.options import add_json, add_threads, add_verbose, peer_names, positive
 from flows.report import evaluation_rows
 from flows.text import table
 
@@ -21,11 +23,13 @@ EXAMPLE = "noctune bench resnet-18.net --model resnet-18 --against onnxruntime,o
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("net", help="compiled network")
     parser.add_argument(
-        "--against", default="", metavar="NAMES", help="peers: onnxruntime,openvino"
-    )
+        "--against", type=peer_names, default=[], metavar="NAMES",
+        help="peers: onnxruntime,openvino",
+    )  # fmt: skip
     parser.add_argument(
-        "--model", metavar="MODEL", help="what it was compiled from; the peers need it"
-    )
+        "--model", default="", metavar="MODEL",
+        help="what it was compiled from; needed for peers and for verifying",
+    )  # fmt: skip
     parser.add_argument(
         "--repeat", type=positive, default=3, metavar="N", help="groups (default 3)"
     )
@@ -33,8 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--min-repeat-ms", type=_milliseconds, default=500.0, metavar="MS",
         help="least length of a group (default 500)",
     )  # fmt: skip
+    parser.add_argument(
+        "--db", default="", metavar="URL",
+        help="note the timing in this database, if it knows the network (default: nowhere)",
+    )  # fmt: skip
     add_threads(parser)
     add_json(parser)
+    add_verbose(parser)
 
 
 def _milliseconds(text: str) -> float:
@@ -48,17 +57,40 @@ def _milliseconds(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tasks.evaluation import bench
+    from flows.prefect_run import run_flow
+    from tasks.evaluation import open_network
+    from tasks.stores import open_existing
 
-    found = bench(
-        args.net,
-        against=[name.strip() for name in args.against.split(",") if name.strip()],
-        model=args.model,
-        threads=args.threads,
-        repeat=args.repeat,
-        min_repeat_ms=args.min_repeat_ms,
+    open_network(args.net, args.against, args.model)
+    if args.db:
+        open_existing(args.db).close()
+    return run_flow(args, _bench, flow="evaluate")
+
+
+def _bench(args: argparse.Namespace) -> int:
+    from flows.evaluate import evaluate
+    from flows.parameters import EvaluateParameters
+
+    found = evaluate(
+        EvaluateParameters(
+            path=args.net,
+            model=args.model,
+            against=args.against,
+            threads=args.threads,
+            repeat=args.repeat,
+            min_repeat_ms=args.min_repeat_ms,
+            db=args.db,
+        )
     )
-    print(json.dumps(found, indent=2) if args.json else "\n".join(bench_lines(found)))
+    timing, verified = dict(found.timing), found.verification
+    print(json.dumps(timing, indent=2) if args.json else "\n".join(bench_lines(timing)))
+    if verified and not verified["ok"]:
+        print(
+            f"noctune: the outputs differ from {verified['reference']}: largest error "
+            f"{verified['max_rel_error']:.2e} of the largest output",
+            file=sys.stderr,
+        )
+        return 1
     return 0
 
 

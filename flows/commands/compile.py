@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from flows.environment import server_is_named
-from flows.options import add_accuracy, add_db, add_json, add_shape, add_target, add_verbose
+from flows.options import add_json, add_network, add_verbose, network_options
 from flows.text import milliseconds
 
 if TYPE_CHECKING:
@@ -28,61 +27,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-verify", action="store_true", help="do not compare the outputs with a reference"
     )
-    add_shape(parser)
-    add_db(parser)
-    add_target(parser)
-    add_accuracy(parser)
+    add_network(parser)
     add_json(parser)
     add_verbose(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    from flows.commands.tune import check_files
     from flows.prefect_run import run_flow
     from tasks.files import check_writable
     from tasks.networks import check_model
+    from tasks.session import resolve_target
+    from tasks.stores import check_store
 
     check_writable(args.output)
     check_model(args.model)
-    if server_is_named():
-        return run_flow(args, _compile_as_flow)
-    from tasks.building import compile_model
-
-    return _show(
-        args,
-        compile_model(
-            args.model,
-            args.output,
-            db=args.db,
-            target=args.target,
-            threads=args.threads,
-            shapes=dict(args.shape),
-            batch=args.batch,
-            accuracy=args.accuracy,
-            check=not args.no_verify,
-        ),
-    )
+    resolve_target(args.target)
+    check_store(args.db)
+    return run_flow(args, _compile, flow="compile", check=check_files)
 
 
-def _compile_as_flow(args: argparse.Namespace) -> int:
-    """The same by way of the flow, so that the run appears on the server."""
+def _compile(args: argparse.Namespace) -> int:
     from flows.compile import compile_network
     from flows.parameters import CompileParameters
 
-    job = CompileParameters(
-        model=args.model,
-        output=args.output,
-        db=args.db,
-        target=args.target,
-        threads=args.threads,
-        shapes={name: list(shape) for name, shape in args.shape},
-        batch=args.batch,
-        accuracy=args.accuracy,
-        verify=not args.no_verify,
+    report = compile_network(
+        CompileParameters(
+            model=args.model,
+            output=args.output,
+            verify=not args.no_verify,
+            **network_options(args),
+        )
     )
-    return _show(args, compile_network(job))
-
-
-def _show(args: argparse.Namespace, report: CompileReport) -> int:
     if args.json:
         print(json.dumps(asdict(report), indent=2))
     else:

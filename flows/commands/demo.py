@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         ) from error
     args.folder = str(folder)
     print(f"1/4  Tuning {MODEL} for {args.time:.0f} s (Ctrl-C ends the tuning earlier)", flush=True)
-    return run_flow(args, _demo)
+    return run_flow(args, _demo, flow="tune", stops=True)
 
 
 def _demo(args: argparse.Namespace) -> int:

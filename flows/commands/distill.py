@@ -9,13 +9,8 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
-from flows.environment import server_is_named
-from flows.options import add_db, add_json, add_verbose, positive
-
-if TYPE_CHECKING:
-    from tasks.upkeep import UpkeepReport
+from flows.options import add_db, add_json, add_verbose, positive, whole
 
 EXAMPLE = "noctune distill --keep 16 -o best.jsonl"
 
@@ -26,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="fastest schedules kept of each workload and target (default 16)",
     )  # fmt: skip
     parser.add_argument(
-        "--spread", type=int, default=112, metavar="N",
+        "--spread", type=whole, default=112, metavar="N",
         help="further records kept for the cost model (default 112)",
     )  # fmt: skip
     parser.add_argument("-o", "--output", default="", metavar="FILE", help="write what stays")
@@ -42,35 +37,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from flows.prefect_run import run_flow
     from tasks.files import check_writable
+    from tasks.stores import open_existing
 
-    if args.output:
-        check_writable(args.output)
-    if server_is_named():
-        return run_flow(args, _distill_as_flow)
-    from tasks.upkeep import distill
-
-    return _show(
-        args,
-        distill(
-            args.db, keep=args.keep, spread=max(args.spread, 0), output=args.output,
-            archive=args.archive,
-        ),
-    )  # fmt: skip
+    for path in filter(None, (args.output, args.archive)):
+        check_writable(path)
+    open_existing(args.db).close()
+    return run_flow(args, _distill, flow="distill")
 
 
-def _distill_as_flow(args: argparse.Namespace) -> int:
-    """The same by way of the flow, so that the run appears on the server."""
+def _distill(args: argparse.Namespace) -> int:
     from flows.distill import distill
     from flows.parameters import DistillParameters
 
-    job = DistillParameters(
-        db=args.db, keep=args.keep, spread=max(args.spread, 0), output=args.output,
-        archive=args.archive,
+    report = distill(
+        DistillParameters(
+            db=args.db, keep=args.keep, spread=args.spread, output=args.output,
+            archive=args.archive,
+        )
     )  # fmt: skip
-    return _show(args, distill(job))
-
-
-def _show(args: argparse.Namespace, report: UpkeepReport) -> int:
     if args.json:
         print(json.dumps(asdict(report), indent=2))
         return 0

@@ -12,14 +12,14 @@ import json
 from dataclasses import asdict
 
 from flows.options import (
-    add_accuracy,
-    add_db,
+    add_budget,
     add_json,
-    add_shape,
-    add_target,
+    add_network,
     add_verbose,
-    duration,
+    network_options,
+    peer_names,
     positive,
+    whole,
 )
 
 EXAMPLE = "noctune nightly models/ --time 4h --folder published"
@@ -27,10 +27,7 @@ EXAMPLE = "noctune nightly models/ --time 4h --folder published"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", nargs="+", help="folders, globs, ONNX files or built-in networks")
-    parser.add_argument(
-        "--time", type=duration, metavar="T", help="window for everything: 90s, 10m, 4h"
-    )
-    parser.add_argument("--trials", type=positive, metavar="N", help="new trials, at most")
+    add_budget(parser, "window for everything")
     parser.add_argument(
         "--folder", default="published", metavar="DIR", help="where to publish (published)"
     )
@@ -38,41 +35,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--keep", type=positive, default=5, metavar="N", help="versions kept of each network (5)"
     )
     parser.add_argument(
-        "--keep-records", type=int, default=0, metavar="K",
+        "--keep-records", type=whole, default=0, metavar="K",
         help="distil to K best records of each workload at the end (default: keep all)",
     )  # fmt: skip
     parser.add_argument(
-        "--against", default="onnxruntime", metavar="NAMES", help="peers to time beside"
-    )
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of all randomness")
-    add_shape(parser)
-    add_db(parser)
-    add_target(parser)
-    add_accuracy(parser)
+        "--against", type=peer_names, default=["onnxruntime"], metavar="NAMES",
+        help="peers to time beside: onnxruntime,openvino (default onnxruntime)",
+    )  # fmt: skip
+    add_network(parser)
     add_json(parser)
     add_verbose(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    from db.store import open_store
     from engine.errors import NoctuneError
     from flows.prefect_run import run_flow
     from tasks.finding import find_models
     from tasks.peers import PEERS
     from tasks.session import resolve_target
+    from tasks.stores import check_store
 
     if args.time is None and args.trials is None:
         raise NoctuneError("a night needs an end", fix="Give --time 4h or --trials 2000.")
-    args.peers = [name.strip() for name in args.against.split(",") if name.strip()]
-    unknown = [name for name in args.peers if name not in PEERS]
+    unknown = [name for name in args.against if name not in PEERS]
     if unknown:
         raise NoctuneError(
             f"unknown engine '{unknown[0]}'", fix=f"The engines are: {', '.join(PEERS)}."
         )
     find_models(args.model)
     resolve_target(args.target)
-    open_store(args.db).close()
-    return run_flow(args, _nightly)
+    check_store(args.db)
+    return run_flow(args, _nightly, flow="nightly", stops=True)
 
 
 def _nightly(args: argparse.Namespace) -> int:
@@ -89,15 +82,10 @@ def _nightly(args: argparse.Namespace) -> int:
             trials=args.trials,
             folder=args.folder,
             keep_versions=args.keep,
-            keep_records=max(args.keep_records, 0),
-            against=args.peers,
+            keep_records=args.keep_records,
+            against=args.against,
             seed=args.seed,
-            db=args.db,
-            target=args.target,
-            threads=args.threads,
-            shapes={name: list(shape) for name, shape in args.shape},
-            batch=args.batch,
-            accuracy=args.accuracy,
+            **network_options(args),
         )
     )
     if args.json:

@@ -75,19 +75,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _open(args: argparse.Namespace, url: str = "") -> Store:
-    """The database, which must be there: looking must not make an empty one."""
-    from pathlib import Path
+    from tasks.stores import open_existing
 
-    from db.store import open_store
-    from engine.errors import StoreError
-
-    url = url or args.db
-    if "://" not in url and url != "memory:" and not Path(url).exists():
-        raise StoreError(
-            "there is no such database", where=url,
-            fix="Name one with --db, or tune something first.",
-        )  # fmt: skip
-    return open_store(url)
+    return open_existing(url or args.db)
 
 
 def _print(args: argparse.Namespace, plain: Any, text: str) -> int:

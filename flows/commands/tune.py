@@ -14,48 +14,41 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from flows.options import (
-    add_accuracy,
-    add_db,
-    add_json,
-    add_shape,
-    add_target,
-    add_verbose,
-    duration,
-    positive,
-)
+from flows.options import add_budget, add_json, add_network, add_verbose, network_options
 
 EXAMPLE = "noctune tune resnet-18 mobilenet-v2 --time 20m"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", nargs="+", help="built-in networks or ONNX files")
-    parser.add_argument(
-        "--trials", type=positive, metavar="N", help="new trials of this run, at most"
-    )
-    parser.add_argument(
-        "--time", type=duration, metavar="T", help="length of this run: 90s, 10m, 1h30m"
-    )
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of all randomness")
-    add_shape(parser)
-    add_db(parser)
-    add_target(parser)
-    add_accuracy(parser)
+    add_budget(parser, "length of this run")
+    add_network(parser)
     add_json(parser)
     add_verbose(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    from db.store import open_store
     from flows.prefect_run import run_flow
     from tasks.networks import check_model
     from tasks.session import resolve_target
+    from tasks.stores import check_store
 
     for model in args.model:
         check_model(model)
     resolve_target(args.target)
-    open_store(args.db).close()
-    return run_flow(args, _tune)
+    check_store(args.db)
+    return run_flow(args, _tune, flow="tune", check=check_files, stops=True)
+
+
+def check_files(args: argparse.Namespace) -> None:
+    """Raises ModelError for an ONNX file that cannot be read, before a flow is started."""
+    from engine.target import named
+    from tasks.networks import is_builtin, load_network
+
+    models = args.model if isinstance(args.model, list) else [args.model]
+    for model in models:
+        if not is_builtin(model):
+            load_network(model, named(args.target), dict(args.shape), args.batch)
 
 
 def _tune(args: argparse.Namespace) -> int:
@@ -68,13 +61,8 @@ def _tune(args: argparse.Namespace) -> int:
             models=args.model,
             trials=args.trials,
             seconds=args.time,
-            db=args.db,
-            target=args.target,
-            threads=args.threads,
             seed=args.seed,
-            shapes={name: list(shape) for name, shape in args.shape},
-            batch=args.batch,
-            accuracy=args.accuracy,
+            **network_options(args),
         )
     )
     if args.json:

@@ -78,11 +78,27 @@ def test_unknown_command(run: Run) -> None:
         (("nightly", "nosuch/*.onnx", "--time", "1h"), "no models are found"),
         (("rollback", "nosuch"), "never published"),
         (("distill", "-o", "/nosuch/best.jsonl"), "does not exist"),
+        (("distill", "--archive", "/nosuch/rest.jsonl"), "does not exist"),
+        (("distill", "--db", "nosuch.sqlite"), "there is no such database"),
+        (("compile", "mlp", "-o", "mlp.net", "--target", "avx9"), "unknown target 'avx9'"),
+        (("compile", "mlp", "-o", "mlp.net", "--db", "mysql://host/db"), "no such kind"),
+        (("compile", "mlp", "-o", "mlp.net", "--db", "/nosuch/x.sqlite"), "does not exist"),
+        (("compile", "nosuch.onnx", "-o", "mlp.net"), "no such file"),
+        (("bench", "nosuch.net", "--against", "tvm"), "unknown engine 'tvm'"),
+        (("bench", "nosuch.net", "--against", "openvino"), "--model MODEL"),
+        (("bench", "nosuch.net", "--model", "nosuch"), "neither a file nor"),
+        (("tune", "mlp", "--db", "/nosuch/x.sqlite"), "does not exist"),
     ],
 )
 def test_bad_input_is_one_line_and_code_2(
     run: Run, words: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Before any server is started, too."""
+
+    def start(_: object) -> None:
+        pytest.fail("a server was started")
+
+    monkeypatch.setattr("flows.prefect_run.prefect_server", start)
     monkeypatch.chdir(tmp_path)
     found = run(*words)
     assert found.code == 2 and found.out == ""
@@ -97,6 +113,8 @@ def test_bad_input_is_one_line_and_code_2(
         ("tune",), ("tune", "mlp", "--time", "soon"), ("tune", "mlp", "--trials", "0"),
         ("compile", "mlp"), ("bench", "x.net", "--repeat", "0"), ("tasks", "mlp", "--shape", "x"),
         ("bench", "x.net", "--min-repeat-ms", "nan"), ("records",),
+        ("tune", "mlp", "--seed", "-1"), ("nightly", "mlp", "--seed", "x"),
+        ("nightly", "mlp", "--keep-records", "-1"), ("distill", "--spread", "-1"),
     ],
 )  # fmt: skip
 def test_bad_options_are_code_2(run: Run, words: tuple[str, ...]) -> None:

@@ -12,6 +12,8 @@ from engine.records import MeasureRecord, RecordScope, Schedule
 from engine.target import host
 from tests.cli.conftest import Run
 
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
 TASK_KEYS = [
     "id", "workload_key", "weight", "anchor", "data_shape", "weight_shape", "strides", "pads",
     "epilogue", "output_shape", "flops",
@@ -66,7 +68,9 @@ def test_compile_without_records_says_so(run: Run, tmp_path: Path) -> None:
 
 
 def test_compile_json(run: Run, tmp_path: Path) -> None:
-    found = run("compile", "mlp", "-o", tmp_path / "x.net", "--db", tmp_path / "d", "--json").json
+    result = run("compile", "mlp", "-o", tmp_path / "x.net", "--db", tmp_path / "d", "--json")
+    found = result.json
+    assert result.err == "", "Prefect says nothing"
     assert found["network"] == "mlp" and found["tuned"] == 0 and len(found["untuned"]) == 3
     assert found["verification"]["ok"] and found["verification"]["max_rel_error"] < 1e-3
 
@@ -147,6 +151,66 @@ def test_bench_json(run: Run, compiled: Path) -> None:
     assert found["ratio"]["onnxruntime"] == pytest.approx(peer / mine)
     assert found["threads"] == 1 and found["estimated_ms"] is None
     assert 0 <= found["max_rel_error"] < 1e-3
+
+
+def flow_runs() -> list[str]:
+    """Names of the flow runs that the server knows."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        return [run.name for run in client.read_flow_runs(limit=200)]
+
+
+def test_commands_run_their_flows(run: Run, compiled: Path, database: Path, tmp_path: Path) -> None:
+    net = tmp_path / "renamed.net"
+    assert run("compile", "mlp", "-o", net, "--db", tmp_path / "db.sqlite").code == 0
+    assert run("bench", net, "--min-repeat-ms", "1", "--json").code == 0
+    before = flow_runs()
+    assert "compile mlp" in before and "evaluate renamed.net" in before
+    assert run("distill", "--db", database).code == 0
+    assert flow_runs().count("distill records") == before.count("distill records") + 1
+
+
+def test_bench_notes_the_timing_where_it_is_told_to(run: Run, tmp_path: Path) -> None:
+    net, db = tmp_path / "mlp.net", tmp_path / "db.sqlite"
+    assert run("compile", "mlp", "-o", net, "--db", db).code == 0
+    found = run("bench", net, "--min-repeat-ms", "1", "--db", db, "--json").json
+    with open_store(str(db)) as store:
+        (noted,) = store.evaluations()
+    assert noted.network == "mlp" and noted.timing["noctune"] == found["noctune"]
+
+
+def other_model(path: Path, columns: int = 784) -> Path:
+    """`mlp` with other weights, or with other inputs."""
+    import onnx
+    from onnx import numpy_helper
+
+    from engine.zoo import build
+
+    model = build("mlp")
+    for weight in model.graph.initializer:
+        array = numpy_helper.to_array(weight)
+        if array.ndim == 2 and 784 in array.shape:
+            shape = tuple(columns if n == 784 else n for n in array.shape)
+            weight.CopyFrom(numpy_helper.from_array(np.ones(shape, np.float32), weight.name))
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = columns
+    onnx.save(model, path)
+    return path
+
+
+def test_bench_of_a_wrong_network_is_code_1(run: Run, compiled: Path, tmp_path: Path) -> None:
+    model = other_model(tmp_path / "other.onnx")
+    found = run("bench", compiled, "--model", model, "--min-repeat-ms", "1", "--json")
+    assert found.code == 1 and "the outputs differ from" in found.err
+    assert found.json["network"] == "mlp"
+
+
+def test_bench_against_a_model_of_other_inputs(run: Run, compiled: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    model = other_model(tmp_path / "wide.onnx", 100)
+    found = run("bench", compiled, "--model", model, "--min-repeat-ms", "1")
+    assert found.code == 2 and found.out == ""
+    assert "cannot run the model on the network's inputs" in found.err
 
 
 def test_bench_alone_and_without_model(run: Run, compiled: Path) -> None:

@@ -18,10 +18,12 @@ from db.store import open_store
 from engine.records import GENERATOR_VERSION
 from tests.docs.pages import ROOT, commands, python_examples
 
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
 README, USAGE = ROOT / "README.md", ROOT / "docs" / "usage.md"
 EXAMPLES = (README, USAGE)
 FLOWS = ("tune", "demo", "nightly", "setup-prefect")
-"""Commands that start Prefect."""
+"""Commands that take long."""
 
 by_page = pytest.mark.parametrize("page", EXAMPLES, ids=lambda p: p.name)
 

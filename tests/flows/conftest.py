@@ -1,28 +1,12 @@
-"""A Prefect server for the flows' tests: temporary, quiet, one for the session."""
+"""A small network for the flows' tests."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import onnx
-import pytest
 from onnx import TensorProto, helper, numpy_helper
-
-from flows.environment import QUIET
-
-
-@pytest.fixture(scope="session")
-def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Flows that are called run against a temporary server."""
-    os.environ.update(QUIET)
-    os.environ["PREFECT_HOME"] = str(tmp_path_factory.mktemp("prefect"))
-    from prefect.testing.utilities import prefect_test_harness
-
-    with prefect_test_harness(server_startup_timeout=240):
-        yield
 
 
 def write_model(path: Path, width: int = 8) -> Path:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import engine.measure.lock
+import flows.nightly
 import tasks.machine
 from db.store import Store, open_store
 from db.values import RunStatus
 from engine.errors import ModelError, NoctuneError
+from engine.measure.lock import machine_lock
 from engine.records import MeasureRecord, TimingMode
 from engine.runtime.network import load
+from flows.budget import Window
 from flows.compile import compile_network
 from flows.distill import distill
 from flows.evaluate import evaluate
@@ -28,9 +35,9 @@ from flows.parameters import (
 from flows.progress import LineProgress, Snapshot, watching
 from flows.tune import tune
 from tasks.machine import night_lock
-from tasks.night import Outcome
+from tasks.night import NightResult, Outcome
 from tasks.publishing import versions
-from tasks.session import TuningSession
+from tasks.session import SessionOptions, TuningSession
 from tests.flows.conftest import write_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect_server")]
@@ -57,6 +64,7 @@ def test_tune_compile_evaluate_distill(model: str, db: str, tmp_path: Path) -> N
     assert first.trials == 12 and not first.interrupted
     assert [row["trials"] for row in first.table] and sum(r["trials"] for r in first.table) == 12
     assert first.estimates["Tiny_Net v1"]
+    assert first.outlook is not None and 0 < first.outlook.gain < 1 and first.outlook.trials > 0
 
     again = tune(TuneParameters(models=[model], trials=4, db=db, threads=1))
     assert again.trials == 4 and sum(r["trials"] for r in again.table) == 16
@@ -198,6 +206,71 @@ def test_a_night_does_not_start_twice(model: str, db: str, tmp_path: Path) -> No
     with night_lock(), pytest.raises(NoctuneError, match="another nightly run"):
         nightly(job)
     assert not (tmp_path / "out").exists()
+
+
+class Clock:
+    """Stands still unless it is told to go on."""
+
+    def __init__(self) -> None:
+        self.now = 50.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_night_begins_no_network_that_it_cannot_end(
+    model: str, db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three networks that take 40 s each two fit into what is left of the window."""
+    clock, finished = Clock(), list[str]()
+
+    def finish(_job: object, name: str, *_: object) -> NightResult:
+        clock.now += 40
+        finished.append(name)
+        return NightResult(name, Outcome.UNCHANGED, "nothing better was found")
+
+    monkeypatch.setattr(flows.nightly, "Window", partial(Window, clock=clock))
+    monkeypatch.setattr(flows.nightly, "_finish", finish)
+    paths = [str(write_model(tmp_path / f"net{i}.onnx", 8)) for i in range(3)]
+    job = NightlyParameters(
+        models=paths, seconds=100, trials=4, db=db, threads=1, folder=str(tmp_path / "out"),
+        against=[],
+    )  # fmt: skip
+    found = nightly(job)
+    assert finished == ["net0", "net1"]
+    assert [r.outcome for r in found.results] == [Outcome.UNCHANGED] * 2 + [Outcome.SKIPPED]
+    assert "no time left" in found.results[2].reason and found.seconds == 80
+
+
+def test_a_night_that_is_taken_up_again_has_the_rest_of_its_window(
+    model: str, db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first attempt began two hours ago: of a window of one hour nothing is left."""
+    now = time.time()
+    job = NightlyParameters(
+        models=[model], seconds=3600, db=db, threads=1, folder=str(tmp_path / "out"), against=[]
+    )
+    with TuningSession(SessionOptions(db, threads=1, run_id="night-1")) as session:
+        session.load(model)
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "time", lambda: now - 7200)
+            session.prepare()
+    monkeypatch.setattr(flows.nightly, "flow_run", SimpleNamespace(id="night-1"))
+    found = nightly(job)
+    assert found.trials == 0 and [r.outcome for r in found.results] == [Outcome.SKIPPED]
+
+
+def test_a_run_waits_for_another_tuner_no_longer_than_its_time(
+    model: str, db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = str(tmp_path / "measure.lock")
+    monkeypatch.setattr(engine.measure.lock, "default_path", lambda: lock)
+    with machine_lock(lock, print):
+        found = tune(TuneParameters(models=[model], seconds=3, db=db, threads=1))
+    assert found.trials == 0 and not found.interrupted
+    with open_store(db) as store:
+        assert [r.status for r in store.runs()] == [RunStatus.FINISHED]
+        assert list(store.iter_records()) == []
 
 
 def test_fifty_rounds_on_the_temporary_server(model: str, db: str) -> None:

@@ -13,7 +13,9 @@ from flows.progress import (
     LineProgress,
     LiveProgress,
     LogProgress,
+    Outlook,
     Snapshot,
+    outlook,
     round_line,
     totals,
     watcher,
@@ -90,3 +92,33 @@ def test_flows_report_to_whoever_watches() -> None:
     with watching(mine):
         assert watcher() is mine
     assert isinstance(watcher(), LogProgress)
+
+
+def test_what_further_time_would_bring() -> None:
+    assert str(Outlook(600, 7400, 0.034)) == "Further 10 min would probably bring about 3%"
+    assert str(Outlook(600, 7400, 0.002)).endswith("would probably bring less than 1%")
+    now = replace(NOW, outlook=Outlook(600, 7400, 0.034))
+    assert "Further 10 min would probably bring about 3%" in totals(now)
+    out = StringIO()
+    Console(file=out, width=120).print(LiveProgress()._picture(now))
+    assert "Further 10 min" in out.getvalue()
+    assert not any("Further" in line for line in totals(NOW))
+
+
+class Expecting:
+    """A session of which only the expected gain is asked."""
+
+    def __init__(self, gain: float | None) -> None:
+        self.gain, self.asked = gain, list[int]()
+
+    def expected_gain(self, more: int) -> float | None:
+        self.asked.append(more)
+        return self.gain
+
+
+def test_the_outlook_is_for_the_trials_of_ten_minutes() -> None:
+    session = Expecting(0.25)
+    assert outlook(session, 2.0) == Outlook(600, 1200, 0.25)  # type: ignore[arg-type]
+    assert session.asked == [1200]
+    assert outlook(session, 0.0) is None  # type: ignore[arg-type]
+    assert outlook(Expecting(None), 2.0) is None  # type: ignore[arg-type]

@@ -1,0 +1,46 @@
+"""Databases before a command begins: there already, or possible to make.
+
+In: a database's URL.  Out: an open store, or an error.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from db.connect import is_memory, parse_url
+from db.store import Store, open_store
+from engine.errors import StoreError
+from tasks.files import check_writable
+
+
+def open_existing(url: str) -> Store:
+    """Open the store at `url`: looking into a database must not make an empty one.
+
+    Raises StoreError, also if it is a file that does not exist.
+    """
+    path = _missing_file(url)
+    if path is not None:
+        raise StoreError(
+            "there is no such database",
+            where=url,
+            fix="Name one with --db, or tune something first.",
+        )
+    return open_store(url)
+
+
+def check_store(url: str) -> None:
+    """Raises StoreError or NoctuneError unless the store can be opened; makes nothing."""
+    path = _missing_file(url)
+    if path is None:
+        open_store(url).close()
+    else:
+        check_writable(path)
+
+
+def _missing_file(url: str) -> Path | None:
+    """The path of a database file that does not exist."""
+    if not url.strip() or is_memory(url):
+        return None
+    parsed = parse_url(url)
+    path = Path(parsed.database or "")
+    return path if parsed.get_backend_name() == "sqlite" and not path.exists() else None

@@ -1,0 +1,91 @@
+"""The flows with their records in a real PostgreSQL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import tasks.machine
+from db.store import open_store
+from db.values import RunStatus
+from engine.records import TimingMode
+from engine.runtime.network import load
+from flows.compile import compile_network
+from flows.distill import distill
+from flows.evaluate import evaluate
+from flows.nightly import nightly
+from flows.parameters import (
+    CompileParameters,
+    DistillParameters,
+    EvaluateParameters,
+    NightlyParameters,
+    TuneParameters,
+)
+from flows.tune import tune
+from tasks.night import Outcome
+
+if TYPE_CHECKING:
+    from tests.db.postgres_server import Server
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect_server")]
+
+
+@pytest.fixture(autouse=True)
+def _own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A night on this machine must not keep the tests from running."""
+    monkeypatch.setattr(tasks.machine, "lock_folder", lambda: tmp_path)
+
+
+@pytest.fixture
+def url(postgres: Server) -> str:
+    """An empty database."""
+    return postgres.new_database()
+
+
+def test_tune_compile_evaluate_distill(url: str, tmp_path: Path) -> None:
+    first = tune(TuneParameters(models=["mlp"], trials=12, db=url, threads=1))
+    again = tune(TuneParameters(models=["mlp"], trials=6, db=url, threads=1))
+    assert (first.trials, again.trials) == (12, 6)
+    assert again.estimates["mlp"] and sum(row["trials"] for row in again.table) == 18
+    with open_store(url) as store:
+        records = [
+            r for r in store.iter_records() if r.scope.timing_mode is not TimingMode.IN_NETWORK
+        ]
+        assert len(records) == 18 == len({(r.workload_key, r.schedule.key) for r in records})
+        assert [r.status for r in store.runs()] == [RunStatus.FINISHED] * 2
+
+    net = str(tmp_path / "mlp.net")
+    job = CompileParameters(model="mlp", output=net, db=url, threads=1)
+    built = compile_network(job)
+    assert built.tuned == 3 and built.verification["ok"]
+    found = evaluate(
+        EvaluateParameters(
+            path=net, model="mlp", db=url, threads=1, repeat=1, min_repeat_ms=2, against=[]
+        )
+    )
+    assert found.verification["ok"]
+    with open_store(url) as store:
+        assert [e.network for e in store.evaluations()] == ["mlp"]
+
+    before = Path(net).read_bytes()
+    archive = str(tmp_path / "rest.jsonl")
+    report = distill(DistillParameters(db=url, keep=1, spread=0, archive=archive))
+    assert report.removed > 0 and report.archive == archive and Path(archive).is_file()
+    compile_network(job)
+    assert Path(net).read_bytes() == before, "distilling changes no network"
+
+
+def test_a_night(url: str, tmp_path: Path) -> None:
+    job = NightlyParameters(
+        models=["mlp"], trials=12, db=url, threads=1, folder=str(tmp_path / "out"), repeat=1,
+        min_repeat_ms=2, against=[],
+    )  # fmt: skip
+    report = nightly(job)
+    (result,) = report.results
+    assert result.outcome is Outcome.PUBLISHED and report.trials == 12
+    load(result.file)
+    with open_store(url) as store:
+        assert [c.published for c in store.compiled_networks("mlp")] == [True]
+        assert sum(r.trials for r in store.rounds(report.run_id)) == 12
