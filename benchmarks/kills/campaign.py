@@ -8,6 +8,7 @@ follows a kill may be struck, too: after three kills in a row at most, the comma
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -78,6 +79,8 @@ class Campaign:
         self._job: Job | None = None
 
     def __enter__(self) -> Campaign:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started with & by a script
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         self.folder = Path(tempfile.mkdtemp(prefix="noctune-kills-"))
         self._stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
         try:
