@@ -131,6 +131,24 @@ class Emitter:
             self.put(f"br label %{tag}.end")
         self.block(f"{tag}.end")
 
+    def unless(
+        self, condition: str, kind: str, known: Sequence[str], compute: Callable[[], list[str]]
+    ) -> list[str]:
+        """`known` values of one type where the condition holds, else those that are computed."""
+        self._count += 1
+        tag = f"B{self._count}"
+        before = self.label
+        self.put(f"br i1 {condition}, label %{tag}.end, label %{tag}.no")
+        self.block(f"{tag}.no")
+        values = compute()
+        computed = self.label
+        self.put(f"br label %{tag}.end")
+        self.block(f"{tag}.end")
+        return [
+            self.op(f"phi {kind} [ {k}, %{before} ], [ {v}, %{computed} ]")
+            for k, v in zip(known, values, strict=True)
+        ]
+
     def value_of(self, variable: str) -> str:
         """SSA name of a loop variable in scope."""
         for scope in reversed(self.scopes):

@@ -1,68 +1,31 @@
-"""One nest's loops, register tile, epilogue and stores.
+"""One nest's register tile, epilogue and stores.
 
-In: a `space.nest.Nest` inside a region.  Out: IR through the region's emitter.  Every loop level
-with a remainder is emitted twice, for full steps and for the rest, so that inner code knows its
-extents.
+In: a `space.nest.Nest` inside a region.  Out: IR through the region's emitter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
 from math import prod
-from typing import Protocol
 
 from engine.codegen import vector_math as vm
-from engine.codegen.access import Address, Memory, resolve
-from engine.codegen.emitter import Emitter
-from engine.codegen.plan import KernelPlan
+from engine.codegen.access import Address, resolve
+from engine.codegen.nest_loops import NestLoops, RegionContext
 from engine.codegen.prefetch import Prefetcher
 from engine.codegen.values import Env, Values, point_env
 from engine.expr import REDUCERS, Affine, Binary, Layout, Read, Stage, reads, row_major, var
-from engine.space.nest import LANE, Level, Nest, Region
+from engine.space.nest import Nest
 
 
-class RegionContext(Protocol):
-    """What a nest needs of the function it is written into."""
-
-    plan: KernelPlan
-    region: Region
-    e: Emitter
-    memory: Memory
-
-    def share(self, total: int, body: Callable[[str], None]) -> None: ...
-
-    def decode(self, point: str, extents: Sequence[int]) -> list[str]: ...
-
-
-def trip_counts(nest: Nest, region: Region) -> dict[str, int]:
-    """Largest trip count of every sub-loop."""
-    current = nest.stage.extents
-    found = {a.name: a.extent for a in region.shared}
-    for level, name in nest.named():
-        found[name] = -(-current[level.axis] // level.step)
-        current[level.axis] = min(level.step, current[level.axis])
-    for axis, points in nest.tile.items():
-        found[f"{axis}.t"] = points
-    if nest.vector is not None:
-        found[LANE] = min(nest.lanes, nest.stage.extents[nest.vector])
-    return found
-
-
-class NestWriter:
+class NestWriter(NestLoops):
     """Emits one nest's loops, register tile and epilogue."""
 
     def __init__(self, region: RegionContext, nest: Nest) -> None:
-        self.plan, self.r, self.nest, self.e = region.plan, region, nest, region.e
-        self.stage = nest.stage
-        self.extent = dict(self.stage.extents)
-        self.counts = trip_counts(nest, region.region)
-        self.memory = region.memory
-        self.memory.points = {}
-        self.memory.counts = self.counts
-        self.points = self.memory.points
+        super().__init__(region, nest)
+        self.plan = region.plan
         self.axis_map = nest.axis_map(region.region.shared)
         for axis in region.region.shared:
             self.axis_map[axis.name] = var(axis.name)
@@ -72,13 +35,6 @@ class NestWriter:
         self._addresses: dict[object, Address] = {}
         self._quick: dict[tuple[int, int], Address] = {}
         self.envs = self._stage_envs()
-        self.kind = "float" if nest.lanes == 1 else f"<{nest.lanes} x float>"
-        levels = list(nest.named())
-        self._blocks, levels = levels[: nest.blocks], levels[nest.blocks :]
-        self._split, levels = levels[: bool(nest.split)], levels[bool(nest.split) :]
-        tiles = len(nest.outer) - nest.blocks
-        self._tiles, self._reduction = levels[:tiles], levels[tiles:]
-        self._first = self._last = True  # part of a split reduction
 
     def _stage_envs(self) -> dict[str, Env]:
         """Axes of head and epilogue stages over the head's axes."""
@@ -121,119 +77,6 @@ class NestWriter:
         identity = {n: var(n) for n, _ in packing.loops}
         return resolve(tensor, layout, own, self.counts, identity, self.counts, zero_fill=True)
 
-    # -- loops ------------------------------------------------------------------------------
-
-    def serial(self) -> None:
-        self._levels(self._blocks, [], lambda _: self._block())
-
-    def _block(self) -> list[str]:
-        """The tiles of one block, once for each part of a split reduction."""
-        if not self._split:
-            return self._levels(self._tiles, [], self._tile_all)
-        level, name = self._split[0]
-        whole = self.extent[level.axis]
-        parts = -(-whole // level.step)
-        self.extent[level.axis] = level.step
-        self._part(name, 0, first=True, last=False)
-        if parts > 3:
-            self._first = self._last = False
-            self.e.loop(name, "1", str(parts - 1), [], lambda _: self._tile_loops())
-        elif parts == 3:
-            self._part(name, 1, first=False, last=False)
-        self.extent[level.axis] = whole - (parts - 1) * level.step
-        self._part(name, parts - 1, first=False, last=True)
-        self.extent[level.axis] = whole
-        self._first = self._last = True
-        return []
-
-    def _part(self, name: str, number: int, *, first: bool, last: bool) -> None:
-        self._first, self._last = first, last
-        self.points[name] = number
-        self._tile_loops()
-        del self.points[name]
-
-    def _tile_loops(self) -> list[str]:
-        return self._levels(self._tiles, [], self._tile_all)
-
-    def parallel(self, depth: int) -> None:
-        """The first `depth` outer levels split over the threads, the others in order."""
-        shared, rest = self._blocks[:depth], self._blocks[depth:]
-        trips = [self.counts[name] for _, name in shared]
-
-        def body(point: str) -> None:
-            decoded = self.r.decode(point, trips)
-            for (_, name), value in zip(shared, decoded, strict=True):
-                self.e.open_scope(name, value)
-            self._branches(shared, decoded, rest)
-            for _ in shared:
-                self.e.close_scope()
-
-        self.r.share(prod(trips), body)
-
-    def _branches(
-        self,
-        shared: Sequence[tuple[Level, str]],
-        decoded: Sequence[str],
-        rest: Sequence[tuple[Level, str]],
-    ) -> None:
-        if not shared:
-            self._levels(rest, [], lambda _: self._block())
-            return
-        (level, name), value = shared[0], decoded[0]
-        whole, left = divmod(self.extent[level.axis], level.step)
-
-        def take(extent: int) -> None:
-            saved = self.extent[level.axis]
-            self.extent[level.axis] = extent
-            self._branches(shared[1:], decoded[1:], rest)
-            self.extent[level.axis] = saved
-
-        def remainder() -> None:
-            self.points[name] = whole
-            take(left)
-            del self.points[name]
-
-        if not left:
-            take(level.step)
-        elif not whole:
-            remainder()
-        else:
-            test = self.e.op(f"icmp slt i64 {value}, {whole}")
-            self.e.branch(test, lambda: take(level.step), remainder)
-
-    def _levels(
-        self,
-        levels: Sequence[tuple[Level, str]],
-        carried: list[str],
-        inner: Callable[[list[str]], list[str]],
-    ) -> list[str]:
-        """Loops over `levels` around `inner`, which maps carried values to new ones."""
-        if not levels:
-            return inner(carried)
-        (level, name), rest = levels[0], levels[1:]
-        current = self.extent[level.axis]
-        whole, left = divmod(current, level.step)
-
-        def run(values: list[str]) -> list[str]:
-            return self._levels(rest, values, inner)
-
-        self.extent[level.axis] = level.step
-        if whole == 1 or level.unroll:
-            for i in range(whole):
-                self.points[name] = i
-                carried = run(carried)
-                del self.points[name]
-        elif whole:
-            pairs = [(self.kind, c) for c in carried]
-            carried = self.e.loop(name, "0", str(whole), pairs, run)
-        if left:
-            self.extent[level.axis] = left
-            self.points[name] = whole
-            carried = run(carried)
-            del self.points[name]
-        self.extent[level.axis] = current
-        return carried
-
     # -- register tile ----------------------------------------------------------------------
 
     def _tile_points(self) -> list[dict[str, int]]:
@@ -270,22 +113,33 @@ class NestWriter:
         points = self._tile_points()
         looped = self.stage.reducer is not None and not self.stage.unroll
         heads = self._reduce(points) if looped else [""] * len(points)
-        self.values.forget()
         if self.nest.vector_reduces:
             self.values.kind, self.values.lanes, self.values.valid = "float", 1, 1
-        for point, head in zip(points, heads, strict=True):
-            self._finish(point, head)
+        finish, keep = partial(self._finish, points, heads), partial(self._keep, points, heads)
+        if isinstance(self._last, str):
+            self.e.branch(self._last, finish, keep)
+        else:
+            (finish if self._last else keep)()
         for name in points[0]:
             self.points.pop(name, None)
         return []
 
-    def _finish(self, point: Mapping[str, int], head: str) -> None:
+    def _finish(self, points: Sequence[Mapping[str, int]], heads: Sequence[str]) -> None:
+        """Epilogue and stores of all points."""
+        self.values.forget()
+        for point, head in zip(points, heads, strict=True):
+            self._finish_point(point, head)
+
+    def _keep(self, points: Sequence[Mapping[str, int]], heads: Sequence[str]) -> None:
+        """Sums that the next part of a split reduction goes on with."""
+        for point, head in zip(points, heads, strict=True):
+            self._enter(point)
+            self._store_at(self._partial(), head)
+
+    def _finish_point(self, point: Mapping[str, int], head: str) -> None:
         """Epilogue and stores of one point."""
         self._enter(point)
         self.values.known = {}
-        if not self._last:
-            self._store_at(self._partial(), head)
-            return
         for stage in (self.stage, *self.nest.epilogue):
             value = head
             if stage is not self.stage or not head:
@@ -310,7 +164,12 @@ class NestWriter:
                 self._prefetch()
             return out
 
-        start = [neutral] * len(points) if self._first else self._load_partial(points)
+        start = [neutral] * len(points)
+        if isinstance(self._first, str):
+            load = partial(self._load_partial, points)
+            start = self.e.unless(self._first, self.kind, start, load)
+        elif not self._first:
+            start = self._load_partial(points)
         results = self._levels(self._reduction, start, body)
         if self.nest.vector_reduces:
             results = [self._horizontal(reducer, r) for r in results]
@@ -331,6 +190,7 @@ class NestWriter:
         return self._store_address(self.nest.stores[-1], place)
 
     def _load_partial(self, points: Sequence[Mapping[str, int]]) -> list[str]:
+        """The sums that the part before has left."""
         out = []
         for point in points:
             self._enter(point)
