@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from db.exchange import record_line, write_lines
+from db.exchange import write_lines
+from db.lines import record_line
 from db.store import Store
 from engine.errors import StoreError
 from engine.records import MeasureRecord, RecordScope, TimingMode

@@ -31,6 +31,7 @@ from db.values import (
     run_status,
     split_features,
     storable,
+    takes_over,
 )
 from engine.errors import StoreError
 from engine.records import MeasureRecord, RecordScope
@@ -93,6 +94,10 @@ class MemoryStore(Store):
     def networks(self) -> tuple[NetworkInfo, ...]:
         with self._lock:
             return tuple(self._networks.values())
+
+    def machines(self) -> tuple[MachineInfo, ...]:
+        with self._lock:
+            return tuple(self._machines.values())
 
     def targets(self) -> Mapping[RecordScope, Mapping[str, Any]]:
         with self._lock:
@@ -158,15 +163,48 @@ class MemoryStore(Store):
             kept = [storable(record, *key) for record in records]
             new = self._add(kept)
             self._workloads.setdefault(clean_text(round_.workload_key), {})
-            finite = {n: s for n, s in round_.estimates.items() if 0 <= s < float("inf")}
             self._rounds[key] = replace(
                 round_,
-                estimates=finite,
+                estimates=_finite(round_.estimates),
                 task_table=tuple(clean_json(round_.task_table)),
                 trials=len(kept),
                 valid=sum(record.valid for record in kept),
             )
             return new
+
+    def add_run(self, run: RunInfo) -> bool:
+        with self._lock:
+            known = self._runs.get(run.run_id)
+            self._targets.setdefault(run.scope, {})
+            if known is None or takes_over(known.status, run.status):
+                names = {info.name for info in self._networks.values()}
+                self._runs[run.run_id] = replace(
+                    run,
+                    networks=tuple(name for name in dict.fromkeys(run.networks) if name in names),
+                    params=clean_json(run.params),
+                    message=clean_text(run.message),
+                    machine=run.machine if run.machine in self._machines else "",
+                )
+            return known is None
+
+    def add_rounds(self, rounds: Iterable[tuple[RoundInfo, RecordScope]]) -> int:
+        with self._lock:
+            return sum(self._add_round(round_, scope) for round_, scope in rounds)
+
+    def _add_round(self, round_: RoundInfo, scope: RecordScope) -> bool:
+        key = (round_.run_id, round_.index)
+        if key in self._rounds:
+            return False
+        self._targets.setdefault(scope, {})
+        self._runs.setdefault(round_.run_id, _imported(round_.run_id, scope, round_.started))
+        self._workloads.setdefault(clean_text(round_.workload_key), {})
+        names = {info.name for info in self._networks.values()}
+        self._rounds[key] = replace(
+            round_,
+            estimates={n: s for n, s in _finite(round_.estimates).items() if n in names},
+            task_table=tuple(clean_json(round_.task_table)),
+        )
+        return True
 
     def runs(self) -> tuple[RunInfo, ...]:
         with self._lock:
@@ -190,10 +228,8 @@ class MemoryStore(Store):
         for record in records:
             self._workloads.setdefault(clean_text(record.workload_key), {})
             self._targets.setdefault(record.scope, {})
-            if record.run_id not in self._runs:
-                self._runs[record.run_id] = RunInfo(
-                    record.run_id, record.scope, status=RunStatus.IMPORTED, started=record.created
-                )
+            run = _imported(record.run_id, record.scope, record.created)
+            self._runs.setdefault(record.run_id, run)
             trial, group = _trial(record), (record.workload_key, record.scope)
             kept = self._records.setdefault(trial, record)
             self._groups.setdefault(group, {}).setdefault(trial, kept)
@@ -379,3 +415,11 @@ def _trial(record: MeasureRecord) -> Trial:
         record.scope,
         record.schedule.key,
     )
+
+
+def _imported(run_id: str, scope: RecordScope, started: float) -> RunInfo:
+    return RunInfo(run_id, scope, status=RunStatus.IMPORTED, started=started)
+
+
+def _finite(estimates: Mapping[str, float]) -> dict[str, float]:
+    return {name: seconds for name, seconds in estimates.items() if 0 <= seconds < math.inf}

@@ -29,6 +29,7 @@ from db.models import (
 from db.rows import (
     BATCH,
     RecordReader,
+    collector_paused,
     model_columns,
     read_model_rows,
     record_columns,
@@ -41,6 +42,7 @@ from db.values import (
     CompiledInfo,
     EvaluationInfo,
     GroupInfo,
+    MachineInfo,
     ModelRows,
     NetworkInfo,
     RoundInfo,
@@ -81,9 +83,10 @@ def history(
     ids = find_workloads(connection, keys)
     if target is not None:
         reader = RecordReader(connection)
-        for id_, key in ids.items():
-            query = record_query().where(_R.target_id == target, _R.workload_id == id_)
-            found[key] = [record for _, record in reader.read(query)]
+        with collector_paused():
+            for id_, key in ids.items():
+                query = record_query().where(_R.target_id == target, _R.workload_id == id_)
+                found[key] = [record for _, record in reader.read(query)]
     return {key: tuple(records) for key, records in found.items()}
 
 
@@ -198,6 +201,21 @@ def workloads(connection: Connection) -> dict[str, Mapping[str, Any]]:
 def targets(connection: Connection) -> dict[RecordScope, Mapping[str, Any]]:
     query = select(_all(TargetRow)).order_by(TargetRow.id)
     return {scope_of(row): row.description for row in connection.execute(query)}
+
+
+def machines(connection: Connection) -> tuple[MachineInfo, ...]:
+    query = select(_all(MachineRow)).order_by(MachineRow.id)
+    return tuple(
+        MachineInfo(
+            row.machine_key,
+            row.hostname,
+            row.cpu_model,
+            row.cores,
+            tuple(row.features),
+            row.caches,
+        )
+        for row in connection.execute(query)
+    )
 
 
 def networks(connection: Connection) -> tuple[NetworkInfo, ...]:

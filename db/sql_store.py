@@ -124,6 +124,9 @@ class SqlStore(Store):
     def networks(self) -> tuple[NetworkInfo, ...]:
         return self._read(sql_read.networks)
 
+    def machines(self) -> tuple[MachineInfo, ...]:
+        return self._read(sql_read.machines)
+
     def targets(self) -> Mapping[RecordScope, Mapping[str, Any]]:
         return self._read(sql_read.targets)
 
@@ -147,6 +150,12 @@ class SqlStore(Store):
 
     def commit_round(self, round_: RoundInfo, records: Sequence[MeasureRecord]) -> int:
         return self._write(sql_write.put_round, round_, tuple(records))
+
+    def add_run(self, run: RunInfo) -> bool:
+        return self._write(sql_write.add_run, run)
+
+    def add_rounds(self, rounds: Iterable[tuple[RoundInfo, RecordScope]]) -> int:
+        return self._write(sql_write.add_rounds, tuple(rounds))
 
     def runs(self) -> tuple[RunInfo, ...]:
         return self._read(sql_read.runs)

@@ -33,11 +33,13 @@ from db.rows import BATCH, record_values
 from db.values import (
     MachineInfo,
     RoundInfo,
+    RunInfo,
     RunStatus,
     batched,
     clean_json,
     clean_text,
     storable,
+    takes_over,
 )
 from engine.errors import StoreError
 from engine.records import MeasureRecord, RecordScope
@@ -137,6 +139,17 @@ def _imported_run_id(connection: Connection, run_key: str, target: int, started:
 
 def network_ids(connection: Connection, names: Iterable[str]) -> dict[str, int]:
     """The id of each network's current version.  Raises StoreError for an unknown name."""
+    wanted = tuple(names)
+    found = _find_networks(connection, wanted)
+    for name in wanted:
+        if name not in found:
+            raise StoreError(
+                f"no such network: {name!r}", fix="Register it first: store.register_network(...)."
+            )
+    return found
+
+
+def _find_networks(connection: Connection, names: Iterable[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for name in dict.fromkeys(names):
         query = (
@@ -146,11 +159,8 @@ def network_ids(connection: Connection, names: Iterable[str]) -> dict[str, int]:
             .limit(1)
         )
         id_ = connection.execute(query).scalar()
-        if id_ is None:
-            raise StoreError(
-                f"no such network: {name!r}", fix="Register it first: store.register_network(...)."
-            )
-        found[name] = id_
+        if id_ is not None:
+            found[name] = id_
     return found
 
 
@@ -232,13 +242,56 @@ def put_run(
         connection, TuningRunRow, [values | {"run_key": key, "started_at": time.time()}]
     ):
         connection.execute(update(TuningRunRow).filter_by(run_key=key).values(values))
-    row = run_row_id(connection, run_id)
-    connection.execute(delete(RunNetworkRow).filter_by(run_id=row))
-    insert_new(
-        connection,
-        RunNetworkRow,
-        [{"run_id": row, "network_id": id_, "position": i} for i, id_ in enumerate(ids.values())],
+    _put_run_networks(connection, run_row_id(connection, run_id), ids.values())
+
+
+def _put_run_networks(connection: Connection, run: int, networks: Iterable[int]) -> None:
+    connection.execute(delete(RunNetworkRow).filter_by(run_id=run))
+    rows = [{"run_id": run, "network_id": id_, "position": i} for i, id_ in enumerate(networks)]
+    insert_new(connection, RunNetworkRow, rows)
+
+
+def add_run(connection: Connection, run: RunInfo) -> bool:
+    """Note a run of another database; returns whether it was unknown."""
+    key = clean_text(run.run_id)
+    target = target_id(connection, run.scope)
+    known = connection.execute(select(TuningRunRow.status).filter_by(run_key=key)).scalar()
+    if known is not None and not takes_over(RunStatus(known), run.status):
+        return False
+    row = _imported_run_id(connection, key, target, run.started)
+    machine = select(MachineRow.id).filter_by(machine_key=clean_text(run.machine))
+    change = update(TuningRunRow).filter_by(id=row)
+    connection.execute(
+        change.values(
+            target_id=target,
+            machine_id=connection.execute(machine).scalar() if run.machine else None,
+            status=str(run.status),
+            params=clean_json(run.params),
+            message=clean_text(run.message),
+            started_at=run.started,
+            finished_at=run.finished,
+        )
     )
+    _put_run_networks(connection, row, _find_networks(connection, run.networks).values())
+    return known is None
+
+
+def add_rounds(connection: Connection, rounds: Iterable[tuple[RoundInfo, RecordScope]]) -> int:
+    """Note rounds of another database; returns how many were new."""
+    return sum(_add_round(connection, round_, scope) for round_, scope in rounds)
+
+
+def _add_round(connection: Connection, round_: RoundInfo, scope: RecordScope) -> bool:
+    key = clean_text(round_.run_id)
+    run = connection.execute(select(TuningRunRow.id).filter_by(run_key=key)).scalar()
+    if run is None:
+        target = target_id(connection, scope)
+        run = _imported_run_id(connection, key, target, round_.started)
+    row = _round_row(connection, run, round_, round_.trials, round_.valid)
+    if not insert_new(connection, TuningRoundRow, [row]):
+        return False
+    _put_estimates(connection, row, round_, _find_networks(connection, round_.estimates))
+    return True
 
 
 def close_run(connection: Connection, run_id: str, status: str, message: str) -> None:
@@ -251,29 +304,41 @@ def close_run(connection: Connection, run_id: str, status: str, message: str) ->
 def put_round(connection: Connection, round_: RoundInfo, records: Sequence[MeasureRecord]) -> int:
     run = run_row_id(connection, round_.run_id)
     kept = [storable(record, round_.run_id, round_.index) for record in records]
-    row = {
+    valid = sum(record.valid for record in kept)
+    row = _round_row(connection, run, round_, len(kept), valid)
+    if not insert_new(connection, TuningRoundRow, [row]):
+        return 0
+    _put_estimates(connection, row, round_, network_ids(connection, round_.estimates))
+    return _insert_records(connection, kept, {round_.run_id: run})
+
+
+def _round_row(
+    connection: Connection, run: int, round_: RoundInfo, trials: int, valid: int
+) -> dict[str, Any]:
+    key = clean_text(round_.workload_key)
+    return {
         "run_id": run,
         "round_index": round_.index,
-        "workload_id": workload_ids(connection, [round_.workload_key])[
-            clean_text(round_.workload_key)
-        ],
-        "trials": len(kept),
-        "valid": sum(record.valid for record in kept),
+        "workload_id": workload_ids(connection, [key])[key],
+        "trials": trials,
+        "valid": valid,
         "task_table": clean_json(round_.task_table),
         "started_at": round_.started,
         "finished_at": round_.finished,
     }
-    if not insert_new(connection, TuningRoundRow, [row]):
-        return 0
-    ids = network_ids(connection, round_.estimates)
-    known = {"run_id": run, "round_index": round_.index}
+
+
+def _put_estimates(
+    connection: Connection, row: Mapping[str, Any], round_: RoundInfo, networks: Mapping[str, int]
+) -> None:
+    """Estimates of the networks whose ids are given."""
+    known = {"run_id": row["run_id"], "round_index": row["round_index"]}
     estimates = [
-        known | {"network_id": ids[name], "estimated_latency": seconds}
+        known | {"network_id": networks[name], "estimated_latency": seconds}
         for name, seconds in round_.estimates.items()
-        if 0 <= seconds < float("inf")
+        if name in networks and 0 <= seconds < float("inf")
     ]
     insert_new(connection, RoundEstimateRow, estimates)
-    return _insert_records(connection, kept, {round_.run_id: run})
 
 
 def put_records(connection: Connection, records: Iterable[MeasureRecord]) -> int:

@@ -86,6 +86,10 @@ class Store(ABC):
         """Every version of every network by registration; the last of a name is current."""
 
     @abstractmethod
+    def machines(self) -> tuple[MachineInfo, ...]:
+        """Every machine, in the order in which they were registered first."""
+
+    @abstractmethod
     def targets(self) -> Mapping[RecordScope, Mapping[str, Any]]:
         """Every scope that the store knows, with its description."""
 
@@ -117,6 +121,22 @@ class Store(ABC):
 
         A committed round is closed: sending it again changes nothing and returns 0.  The records'
         `run_id` and `round_index` are taken from the round.  Raises StoreError for an unknown run.
+        """
+
+    @abstractmethod
+    def add_run(self, run: RunInfo) -> bool:
+        """Note a run of another database; returns whether it was unknown here.
+
+        One that is known stays as it is, unless only its records were, or it counts as running
+        while `run` says how it ended.  Networks and machines that are unknown are left out.
+        """
+
+    @abstractmethod
+    def add_rounds(self, rounds: Iterable[tuple[RoundInfo, RecordScope]]) -> int:
+        """Note finished rounds of another database in one transaction; returns how many were new.
+
+        Their records go to `add_records`, and are to be there first.  Each round comes with the
+        scope of its run, which is added if it is unknown; estimates of unknown networks are not.
         """
 
     @abstractmethod

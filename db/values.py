@@ -250,6 +250,13 @@ def run_status(status: RunStatus | str) -> RunStatus:
         raise StoreError(f"no such run status: {status!r}", fix=f"Use one of {names}.") from None
 
 
+def takes_over(known: RunStatus, new: RunStatus) -> bool:
+    """Whether what another database says of a run replaces what is known of it here."""
+    if known is RunStatus.IMPORTED:
+        return new is not RunStatus.IMPORTED
+    return known is RunStatus.RUNNING and new not in (RunStatus.RUNNING, RunStatus.IMPORTED)
+
+
 def evaluated_median(evaluation: Mapping[str, Any]) -> float | None:
     """Seconds: the network's median in an evaluation, None if it has none."""
     ours = evaluation.get("noctune")

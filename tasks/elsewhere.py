@@ -1,25 +1,44 @@
 """What the measurements of other networks' workloads teach.
 
-In: trials as the store gives them, without their computations.  Out: training rows for the cost
-model, and records of the workloads that are most like a given one.
+In: a store, or trials as it gives them, without their computations.  Out: training rows for the
+cost model, and records of the workloads that are most like a given one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from db.store import Store
 from db.values import ModelRows
-from engine.records import MeasureRecord
+from engine.records import MeasureRecord, RecordScope
 from engine.search import Samples, workload_distance
 from engine.search.samples import NOT_THE_CANDIDATES_FAULT
 
+MODEL_ROWS = 100_000
+"""So many trials, one's own and the newest others, are read for the cost model."""
+OTHER_ROWS = 20_000
+"""So many of others at least: no model is trained on more."""
 NEAREST = 8
 """Measured workloads that are asked for their fastest records."""
 
 Top = Callable[[str, int], Sequence[MeasureRecord]]
 """Workload key, count -> so many of its fastest records."""
+
+
+def in_order(history: Mapping[str, Sequence[MeasureRecord]]) -> list[MeasureRecord]:
+    """The records of all tasks as they were measured, oldest first."""
+    records = [record for found in history.values() for record in found]
+    return sorted(records, key=lambda record: (record.created, record.round_index))
+
+
+def samples_elsewhere(
+    store: Store, scope: RecordScope, own_keys: Sequence[str], own_records: int
+) -> Samples:
+    """Training rows of other workloads: the newest, as many as one's own records leave room for."""
+    limit = max(MODEL_ROWS - own_records, OTHER_ROWS)
+    return samples_of(store.model_rows(scope, limit, without=own_keys))
 
 
 def samples_of(rows: ModelRows) -> Samples:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
@@ -26,14 +26,11 @@ from engine.measure.in_network import Timed
 from engine.records import MeasureRecord, RecordScope, TimingMode
 from engine.search import Choice, Proposal
 from engine.target import Target, missing_features, named
-from tasks.elsewhere import records_nearby, samples_of
+from tasks.elsewhere import in_order, records_nearby, samples_elsewhere
 from tasks.machine import machine_info
 from tasks.networks import Network, Shapes, distinct_names, load_network, merge_tasks
 from tasks.searching import Searching
 from tasks.table import TaskRow, best_latency, estimate, expected_gain, task_rows
-
-MODEL_ROWS = 100_000
-"""So many of the newest trials of other networks' workloads are read for the cost model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +133,11 @@ class TuningSession:
         keys = [t.key for t in self.search_tasks]
         found = self.store.history(keys, self.scope)
         self.history = {key: list(found[key]) for key in keys}
-        others = samples_of(self.store.model_rows(self.scope, MODEL_ROWS, without=keys))
+        own = in_order(self.history)
+        others = samples_elsewhere(self.store, self.scope, keys, len(own))
         self._search = Searching(
-            self.search_tasks, self.target, in_order(self.history), self.options.seed,
-            self.options.accuracy, others, self._nearby,
+            self.search_tasks, self.target, own, self.options.seed, self.options.accuracy,
+            others, self._nearby,
         )  # fmt: skip
         self._measurer = self._stack.enter_context(
             Measurer(
@@ -275,12 +273,6 @@ class TuningSession:
         records = self.history if history is None else history
         best = {key: best_latency(found) for key, found in records.items()}
         return {name: estimate(weights, best) for name, weights in self.weights.items()}
-
-
-def in_order(history: Mapping[str, Sequence[MeasureRecord]]) -> list[MeasureRecord]:
-    """The records of all tasks as they were measured, oldest first."""
-    records = [record for found in history.values() for record in found]
-    return sorted(records, key=lambda record: (record.created, record.round_index))
 
 
 def with_origin(

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from benchmarks.db import world
 from db.store import Store, open_store
 from db.values import RoundInfo, RunStatus
-from tasks.elsewhere import samples_of
-from tasks.session import MODEL_ROWS, in_order
+from tasks.elsewhere import MODEL_ROWS, in_order, samples_elsewhere, samples_of
 
 STORED = 60
 """Rounds that are stored in one repeat."""
@@ -125,8 +124,8 @@ def _prepare(store: Store, run: world.Run) -> None:
     store.register_target(run.scope, {"vector_bits": 256})
     store.start_run([name], run.scope, run_id=run.run_id, machine=run.machine)
     assert len(store.rounds(run.run_id)) == world.ROUNDS
-    in_order(store.history(run.keys, run.scope))
-    samples_of(store.model_rows(run.scope, MODEL_ROWS, without=run.keys))
+    own = in_order(store.history(run.keys, run.scope))
+    samples_elsewhere(store, run.scope, run.keys, len(own))
     store.finish_run(run.run_id, RunStatus.FINISHED)
 
 

@@ -8,13 +8,27 @@ import re
 import pytest
 from documents import DOCS, queries, run_query
 from sample_nights import fill
-from store_samples import failed, record
+from store_samples import SCOPE, failed, record
 
 from db.describe import database_page
-from db.exchange import FORMAT, VERSION, parse_line, record_from_json, record_to_json, store_lines
+from db.exchange import store_lines
+from db.lines import (
+    FORMAT,
+    VERSION,
+    machine_from_json,
+    machine_to_json,
+    parse_line,
+    record_from_json,
+    record_to_json,
+    round_from_json,
+    round_to_json,
+    run_from_json,
+    run_to_json,
+)
 from db.memory_store import MemoryStore
 from db.models import Base
 from db.sql_store import SqlStore
+from db.values import MachineInfo, RoundInfo, RunStatus
 from db.views import NAMES
 from engine.records import ErrorKind, TimingMode
 
@@ -61,18 +75,24 @@ class TestRecordsPage:
     def test_examples_are_lines_of_the_format(self) -> None:
         examples = re.findall(r"```json\n(.*?)\n```", self.page, re.DOTALL)
         kinds = [parse_line(text.encode() + b"\n")["kind"] for text in examples]
-        assert kinds == ["record", "workload", "target", "network"]
-        data = json.loads(examples[0])
-        assert record_to_json(record_from_json(data)) == data
+        assert kinds == ["record", "workload", "target", "network", "machine", "run", "round"]
+        data = {kind: json.loads(text) for kind, text in zip(kinds, examples, strict=True)}
+        assert record_to_json(record_from_json(data["record"])) == data["record"]
+        assert machine_to_json(machine_from_json(data["machine"])) == data["machine"]
+        assert run_to_json(run_from_json(data["run"])) == data["run"]
+        assert round_to_json(*round_from_json(data["round"])) == data["round"]
 
     def test_all_fields_and_words_stand_there(self) -> None:
         store = MemoryStore()
         store.register_workload("conv-a", {"anchor": "conv2d"})
         store.register_network("net", "h", {"conv-a": 1})
-        store.add_records([record(0)])
+        store.register_machine(MachineInfo("box-1"))
+        run_id = store.start_run(["net"], SCOPE, machine="box-1")
+        store.commit_round(RoundInfo(run_id, 0, "conv-a"), [record(0)])
         lines = [json.loads(line) for line in store_lines(store)]
+        assert {line["kind"] for line in lines} >= {"record", "machine", "run", "round"}
         words = {key for line in lines for key in line} | {"sketch", "knobs"}
-        words |= {str(word) for word in (*ErrorKind, *TimingMode)} | {FORMAT}
+        words |= {str(word) for word in (*ErrorKind, *TimingMode, *RunStatus)} | {FORMAT}
         assert [
             word for word in sorted(words) if f"`{word}`" not in self.page.replace('"', "")
         ] == []

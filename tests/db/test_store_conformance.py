@@ -11,7 +11,7 @@ import pytest
 from store_samples import OTHER_SCOPES, SCOPE, failed, record
 
 from db.store import Store
-from db.values import MachineInfo, ModelRows, RoundInfo, RunStatus, unpack_features
+from db.values import MachineInfo, ModelRows, RoundInfo, RunInfo, RunStatus, unpack_features
 from engine.errors import StoreError
 from engine.records import ErrorKind, MeasureRecord, Schedule
 
@@ -342,6 +342,65 @@ class TestRuns:
         store.add_records([record(0, run_id="elsewhere")])
         (run,) = store.runs()
         assert (run.run_id, run.status, run.scope) == ("elsewhere", RunStatus.IMPORTED, SCOPE)
+
+
+class TestRunsOfElsewhere:
+    """Runs and rounds of another database come in without being run here."""
+
+    RUN = RunInfo(
+        "night-1", SCOPE, ("net", "unknown"), {"trials": 64}, RunStatus.FINISHED, 10.0, 20.5,
+        "done", "box-1",
+    )  # fmt: skip
+    ROUND = RoundInfo("night-1", 3, "conv-a", {"net": 0.5}, ({"id": 0},), 11.0, 12.0, 64, 60)
+
+    def test_they_come_out_as_they_went_in(self, store: Store) -> None:
+        store.register_network("net", "h", {"conv-a": 1})
+        store.register_machine(MachineInfo("box-1", "box", "Xeon", 2, ("avx2",), {"l2": 7}))
+        assert store.machines() == (MachineInfo("box-1", "box", "Xeon", 2, ("avx2",), {"l2": 7}),)
+        assert store.add_run(self.RUN) is True
+        assert store.add_rounds([(self.ROUND, SCOPE)]) == 1
+        assert store.runs() == (replace(self.RUN, networks=("net",)),)
+        assert store.rounds("night-1") == (self.ROUND,)
+
+    def test_again_they_change_nothing(self, store: Store) -> None:
+        store.register_network("net", "h", {"conv-a": 1})
+        store.add_run(self.RUN)
+        store.add_rounds([(self.ROUND, SCOPE)])
+        before = store.runs(), store.rounds("night-1")
+        assert store.add_run(replace(self.RUN, status=RunStatus.FAILED, started=1.0)) is False
+        assert store.add_rounds([(replace(self.ROUND, trials=1, estimates={}), SCOPE)]) == 0
+        assert (store.runs(), store.rounds("night-1")) == before
+
+    def test_a_run_known_by_its_records_is_filled_in(self, store: Store) -> None:
+        store.add_records([record(0, run_id="night-1")])
+        assert store.add_run(self.RUN) is False
+        (run,) = store.runs()
+        assert (run.status, run.started, run.params) == (RunStatus.FINISHED, 10.0, {"trials": 64})
+        assert store.add_run(replace(self.RUN, status=RunStatus.IMPORTED, started=1.0)) is False
+        assert store.runs() == (run,)
+
+    def test_a_run_that_counts_as_running_is_ended(self, store: Store) -> None:
+        started(store, run_id="night-1")
+        assert store.add_run(replace(self.RUN, status=RunStatus.RUNNING, finished=None)) is False
+        assert store.runs()[0].params == {"trials": 64} and store.runs()[0].started > 10.0
+        store.add_run(self.RUN)
+        (run,) = store.runs()
+        assert (run.status, run.finished, run.message) == (RunStatus.FINISHED, 20.5, "done")
+
+    def test_a_round_makes_its_run_known(self, store: Store) -> None:
+        assert store.add_rounds([(self.ROUND, SCOPE)]) == 1
+        (run,) = store.runs()
+        assert (run.status, run.scope, run.started) == (RunStatus.IMPORTED, SCOPE, 11.0)
+        (found,) = store.rounds("night-1")
+        assert (found.estimates, found.trials, found.valid) == ({}, 64, 60)
+        assert store.stats().records == 0
+
+    def test_its_records_may_come_before_or_after(self, store: Store) -> None:
+        given = [record(i, run_id="night-1", round_index=3) for i in range(2)]
+        store.add_records(given[:1])
+        store.add_rounds([(self.ROUND, SCOPE)])
+        assert store.add_records(given) == 1
+        assert store.commit_round(self.ROUND, given) == 0
 
 
 class TestNetworks:

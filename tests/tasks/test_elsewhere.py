@@ -7,11 +7,12 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from db.memory_store import MemoryStore
 from db.values import ModelRows
 from engine.records import ErrorKind, MeasureRecord, RecordScope, Schedule
-from tasks.elsewhere import NEAREST, records_nearby, samples_of
+from tasks.elsewhere import NEAREST, in_order, records_nearby, samples_elsewhere, samples_of
 
 SCOPE = RecordScope("skylake-avx512", 2)
 
@@ -45,6 +46,24 @@ def test_what_teaches_nothing_is_left_out() -> None:
     found = samples_of(rows(bare, old, fault, trial("a", 4)))
     assert found.features.tolist() == [[4.0, 0.5, np.float32(4.001)]]
     assert len(samples_of(rows(bare))) == len(samples_of(ModelRows())) == 0
+
+
+def test_own_records_and_others_share_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.elsewhere.MODEL_ROWS", 6)
+    monkeypatch.setattr("tasks.elsewhere.OTHER_ROWS", 2)
+    store = MemoryStore()
+    store.add_records([trial(key, i) for i in range(9) for key in ("mine", "theirs")])
+    for own, wanted in ((0, 6), (2, 4), (5, 2), (90, 2)):
+        found = samples_elsewhere(store, SCOPE, ["mine"], own)
+        assert found.features[:, 0].tolist() == list(range(9))[-wanted:]
+        assert set(found.workload) == {"theirs"}
+
+
+def test_records_of_all_tasks_in_the_order_of_measuring() -> None:
+    trials = [trial("ab"[i % 2], i) for i in range(6)]
+    records = [replace(r, created=float(i // 2), round_index=i) for i, r in enumerate(trials)]
+    history = {"a": records[::2], "b": records[1::2]}
+    assert in_order(history) == records
 
 
 def shaped(*sizes: int) -> str:
