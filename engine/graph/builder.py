@@ -130,6 +130,8 @@ class Builder:
     def reshape(self, name: str, shape: Sequence[int]) -> str:
         """The value under another shape; itself if the shape is already that."""
         shape = tuple(int(d) for d in shape)
+        if np.prod(shape, dtype=object) != np.prod(self.shape(name), dtype=object):
+            raise Unsupported(f"{list(self.shape(name))} cannot take the shape {list(shape)}")
         return name if self.shape(name) == shape else self.emit("Reshape", name, shape=shape)
 
     def transpose(self, name: str, perm: Sequence[int]) -> str:
@@ -159,6 +161,9 @@ class Builder:
             if constant:
                 return self._fold(node)
             raise
+        for value in found:
+            if any(d < 0 for d in value.shape):
+                raise Unsupported(f"its output would have the shape {list(value.shape)}")
         if constant and self._may_fold(node, found):
             return self._fold(node)
         self.values.update({value.name: value for value in found if value.name})

@@ -276,6 +276,8 @@ class _Walk:
         for name, value in zip(call.outputs, results, strict=False):
             if not name:
                 continue
+            if not self.depth and name in env:
+                raise Unsupported(f"'{name}' has been computed before")
             if not self.depth and value in b.fresh and name not in b.values:
                 b.rename(value, name, since)
                 value = name

@@ -38,9 +38,18 @@ def same(b: Builder, c: Call) -> Result:
 def prelu(b: Builder, c: Call) -> Result:
     """The slope broadcasts to the input's shape, never the other way round."""
     x, slope = c.inputs
-    if np.broadcast_shapes(b.shape(x), b.shape(slope)) != b.shape(x):
-        raise Unsupported(f"the slope {list(b.shape(slope))} is larger than {list(b.shape(x))}")
+    check_broadcast(b, "slope", slope, b.shape(x))
     return b.emit("PRelu", x, slope)
+
+
+def check_broadcast(b: Builder, what: str, name: str, shape: tuple[int, ...]) -> None:
+    """Raises Unsupported unless the value broadcasts to the shape without widening it."""
+    try:
+        fits = np.broadcast_shapes(b.shape(name), shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise Unsupported(f"the {what} {list(b.shape(name))} does not fit {list(shape)}")
 
 
 @rule(*_DEFAULTS)
@@ -144,6 +153,7 @@ def gemm(b: Builder, c: Call) -> Result:
     y = b.emit("MatMul", left, right)
     if not bias or beta == 0.0:
         return y
+    check_broadcast(b, "bias", bias, b.shape(y))
     return b.emit("Add", y, bias if beta == 1.0 else b.emit("Mul", bias, b.like(bias, beta)))
 
 

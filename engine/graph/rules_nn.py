@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.graph.batchnorm import batch_norm
 from engine.graph.builder import Builder, Call, Result, Unsupported, rule
-from engine.graph.rules_math import axis_of
+from engine.graph.rules_math import axis_of, check_broadcast
 
 Ints = tuple[int, ...]
 rule("BatchNormalization")(batch_norm)
@@ -20,9 +20,13 @@ rule("BatchNormalization")(batch_norm)
 @rule("Conv")
 def conv(b: Builder, c: Call) -> Result:
     x, w = c.inputs[0], c.inputs[1]
+    group = int(c.attr("group", 1))
+    _check_weight(b, c, b.shape(w)[1] * group, b.shape(w)[0] % max(group, 1))
     kernel: Ints = tuple(c.attr("kernel_shape", b.shape(w)[2:]))
     n = len(kernel)
     strides, dilations = tuple(c.attr("strides", (1,) * n)), tuple(c.attr("dilations", (1,) * n))
+    pads = _pads(c, b.shape(x)[2:], kernel, strides, dilations)
+    _check_fits(b.shape(x)[2:], kernel, dilations, pads)
     y = b.emit(
         "Conv",
         x,
@@ -30,8 +34,8 @@ def conv(b: Builder, c: Call) -> Result:
         kernel_shape=kernel,
         strides=strides,
         dilations=dilations,
-        group=int(c.attr("group", 1)),
-        pads=_pads(c, b.shape(x)[2:], kernel, strides, dilations),
+        group=group,
+        pads=pads,
     )
     return _biased(b, y, c.input(2))
 
@@ -39,6 +43,8 @@ def conv(b: Builder, c: Call) -> Result:
 @rule("ConvTranspose")
 def conv_transpose(b: Builder, c: Call) -> Result:
     x, w = c.inputs[0], c.inputs[1]
+    group = int(c.attr("group", 1))
+    _check_weight(b, c, b.shape(w)[0], b.shape(w)[0] % max(group, 1))
     kernel: Ints = tuple(c.attr("kernel_shape", b.shape(w)[2:]))
     n = len(kernel)
     strides, dilations = tuple(c.attr("strides", (1,) * n)), tuple(c.attr("dilations", (1,) * n))
@@ -50,11 +56,32 @@ def conv_transpose(b: Builder, c: Call) -> Result:
         kernel_shape=kernel,
         strides=strides,
         dilations=dilations,
-        group=int(c.attr("group", 1)),
+        group=group,
         pads=pads,
         output_padding=extra,
     )
     return _biased(b, y, c.input(2))
+
+
+def _check_weight(b: Builder, c: Call, channels: int, rest: int) -> None:
+    """Shape inference lets weights pass that do not fit the data; reading them would go astray."""
+    shape, weight = b.shape(c.inputs[0]), b.shape(c.inputs[1])
+    if len(shape) != len(weight) or len(shape) < 3:
+        raise Unsupported(f"weights {list(weight)} for data {list(shape)}")
+    if int(c.attr("group", 1)) < 1 or rest or channels != shape[1]:
+        groups = f"{c.attr('group', 1)} groups"
+        raise Unsupported(f"weights {list(weight)} in {groups} for {shape[1]} channels of data")
+    kernel = tuple(c.attr("kernel_shape", weight[2:]))
+    if kernel != weight[2:]:
+        raise Unsupported(f"kernel_shape {list(kernel)} for weights {list(weight)}")
+
+
+def _check_fits(spatial: Ints, kernel: Ints, dilations: Ints, pads: Ints) -> None:
+    """Shape inference rounds towards one output cell where a window is longer than the data."""
+    n = len(kernel)
+    for i, size in enumerate(spatial):
+        if size and (kernel[i] - 1) * dilations[i] + 1 > size + pads[i] + pads[n + i]:
+            raise Unsupported(f"a window {list(kernel)} is longer than the data {list(spatial)}")
 
 
 def _biased(b: Builder, y: str, bias: str) -> str:
@@ -119,6 +146,10 @@ def pool(b: Builder, c: Call) -> Result | None:
     n, spatial = len(kernel), b.shape(c.inputs[0])[2:]
     strides, dilations = tuple(c.attr("strides", (1,) * n)), tuple(c.attr("dilations", (1,) * n))
     pads = _pads(c, spatial, kernel, strides, dilations)
+    if any(p > (k - 1) * d for p, k, d in zip(pads, 2 * kernel, 2 * dilations, strict=True)):
+        raise Unsupported(f"pads {list(pads)} are as large as the window {list(kernel)}")
+    if not c.attr("ceil_mode", 0):
+        _check_fits(spatial, kernel, dilations, pads)
     over = _overhang(c, spatial, kernel, strides, dilations, pads)
     if kernel == spatial and not any((*pads, *over)) and set(dilations) == {1}:
         return b.emit(f"Global{c.op}", x)
@@ -182,6 +213,8 @@ def layer_norm(b: Builder, c: Call) -> Result | None:
     if c.uses(1) or c.uses(2):
         return None
     axis = axis_of(c.attr("axis", -1), b.rank(c.inputs[0]))
+    for name in filter(None, c.inputs[1:]):
+        check_broadcast(b, "scale or bias", name, b.shape(c.inputs[0])[axis:])
     return b.emit(
         "LayerNormalization",
         c.inputs[0],
@@ -197,6 +230,7 @@ def instance_norm(b: Builder, c: Call) -> Result:
     """A group normalisation with one channel in a group."""
     x = c.inputs[0]
     groups, epsilon = b.shape(x)[1], c.attr("epsilon", 1e-5)
+    _check_vectors(b, c, groups)
     return b.emit("GroupNormalization", *c.inputs, num_groups=groups, epsilon=epsilon)
 
 
@@ -205,10 +239,20 @@ def group_norm(b: Builder, c: Call) -> Result | None:
     """Before operator set 21 there was one scale for each group."""
     x, scale, bias = c.inputs
     groups, epsilon = int(c.attrs["num_groups"]), c.attr("epsilon", 1e-5)
+    channels = b.shape(x)[1]
+    if groups < 1 or channels % groups:
+        raise Unsupported(f"{channels} channels in {groups} groups")
+    _check_vectors(b, c, groups if c.opset < 21 else channels)
     if c.opset < 21:
-        channels = b.shape(x)[1]
         scale, bias = (_per_channel(b, name, groups, channels) for name in (scale, bias))
     return b.emit("GroupNormalization", x, scale, bias, num_groups=groups, epsilon=epsilon)
+
+
+def _check_vectors(b: Builder, c: Call, size: int) -> None:
+    """Raises Unsupported unless scale and bias are vectors of that size."""
+    for name in c.inputs[1:3]:
+        if b.shape(name) != (size,):
+            raise Unsupported(f"a scale or bias {list(b.shape(name))} where [{size}] is needed")
 
 
 def _per_channel(b: Builder, name: str, groups: int, channels: int) -> str:

@@ -65,6 +65,8 @@ def reshape(b: Builder, c: Call) -> Result:
     x, want = c.inputs[0], list(b.ints(c.inputs[1], "shape"))
     have = b.shape(x)
     if not c.attr("allowzero", 0):
+        if any(d == 0 and i >= len(have) for i, d in enumerate(want)):
+            raise Unsupported(f"{list(have)} cannot take the shape {want}")
         want = [have[i] if d == 0 else d for i, d in enumerate(want)]
     if -1 in want:
         known = int(np.prod([d for d in want if d != -1], dtype=np.int64))
@@ -72,6 +74,8 @@ def reshape(b: Builder, c: Call) -> Result:
         if want.count(-1) > 1 or known == 0 or total % known:
             raise Unsupported(f"{list(have)} cannot take the shape {want}")
         want[want.index(-1)] = total // known
+    if min(want, default=0) < 0:
+        raise Unsupported(f"{list(have)} cannot take the shape {want}")
     return b.reshape(x, want)
 
 
@@ -122,6 +126,10 @@ def depth_space(b: Builder, c: Call) -> Result:
     """Reshape, Transpose, Reshape"""
     x, block = c.inputs[0], int(c.attrs["blocksize"])
     n, channels, height, width = b.shape(x)
+    parts_of = (height, width) if c.op == "SpaceToDepth" else (channels,)
+    unit = block if c.op == "SpaceToDepth" else block * block
+    if block < 1 or any(size % unit for size in parts_of):
+        raise Unsupported(f"blocks of {block} do not fit {list(b.shape(x))}")
     if c.op == "SpaceToDepth":
         parts = (n, channels, height // block, block, width // block, block)
         y = b.transpose(b.reshape(x, parts), (0, 3, 5, 1, 2, 4))
@@ -239,7 +247,7 @@ def split(b: Builder, c: Call) -> Result:
     if not parts:
         step = -(-size // count)
         parts = tuple(max(min(step, size - i * step), 0) for i in range(count))
-    if sum(parts) != size or len(parts) != count:
+    if sum(parts) != size or len(parts) != count or min(parts) < 0:
         raise Unsupported(f"{size} elements cannot be split into {list(parts)}")
     edges = [sum(parts[:i]) for i in range(count + 1)]
     return [slice_values(b, x, {axis: (edges[i], edges[i + 1], 1)}) for i in range(count)]

@@ -228,5 +228,51 @@ def test_global_norms(shape: tuple[int, ...], p: int) -> None:
 
 def test_a_slope_larger_than_its_input_is_refused() -> None:
     prelu = node("PRelu", "x s", "y")
-    with pytest.raises(ModelError, match=r"slope \[2, 1, 4\] is larger than \[3, 4\]"):
+    with pytest.raises(ModelError, match=r"slope \[2, 1, 4\] does not fit \[3, 4\]"):
         load_proto(model([prelu], {"x": (3, 4)}, ["y"], {"s": floats(2, 1, 4)}))
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "weight", "attrs", "message"),
+    [
+        ("Conv", (1, 5, 6, 6), (4, 4, 3, 3), {}, "in 1 groups for 5 channels"),
+        ("Conv", (1, 12, 6, 6), (4, 4, 3, 3), {"group": 3}, "in 3 groups for 12 channels"),
+        ("Conv", (1, 4, 6, 6), (4, 4, 3, 3), {"kernel_shape": [2, 2]}, "kernel_shape"),
+        ("Conv", (1, 4, 6, 2), (4, 4, 3, 4), {"strides": [1, 3]}, "longer than the data"),
+        ("ConvTranspose", (1, 5, 6, 6), (4, 4, 3, 3), {}, "in 1 groups for 5 channels"),
+        ("MaxPool", (1, 3, 6, 2), None, {"kernel_shape": [3, 4], "strides": [1, 3]}, "longer"),
+        ("AveragePool", (1, 3, 6, 6), None, {"kernel_shape": [2, 2], "pads": [2] * 4}, "as large"),
+        ("DepthToSpace", (1, 6, 3, 3), None, {"blocksize": 2}, "blocks of 2 do not fit"),
+        ("SpaceToDepth", (1, 4, 3, 4), None, {"blocksize": 2}, "blocks of 2 do not fit"),
+        ("Reshape", (2, 3), [4, 2], {}, "cannot take the shape"),
+        ("Reshape", (2, 3), [2, 3, 0], {}, "cannot take the shape"),
+        ("Split", (2, 3), [-1, 4], {"axis": 1}, "cannot be split"),
+        ("Resize", (1, 1, 2, 3), None, {"scales": (1.0, 1.0, -1.0, 2.0)}, "-2"),
+        ("LayerNormalization", (2, 4), (3,), {}, r"\[3\] does not fit \[4\]"),
+        ("InstanceNormalization", (1, 4, 6), (3,), {}, r"\[3\] where \[4\] is needed"),
+        ("GroupNormalization", (1, 4, 6), (4,), {"num_groups": 3}, "4 channels in 3 groups"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    text: str, shape: tuple[int, ...], weight: Any, attrs: dict[str, Any], message: str
+) -> None:
+    """Shape inference lets these pass, and a kernel would read beyond its operands."""
+    constants: dict[str, np.ndarray] = {}
+    inputs = "x"
+    if text == "Resize":
+        constants["w"], attrs, inputs = np.array(attrs["scales"], np.float32), {}, "x r w"
+        constants["r"] = np.zeros(0, np.float32)
+    elif isinstance(weight, list):
+        constants["w"], inputs = np.array(weight), "x w"
+    elif weight is not None:
+        vectors = text.endswith("Normalization")
+        constants["w"], inputs = floats(*weight), "x w w" if vectors else "x w"
+    bad = node(text, inputs, "y z" if text == "Split" else "y", **attrs)
+    with pytest.raises(ModelError, match=message):
+        load_proto(model([bad], {"x": shape}, ["y"], constants, opset=21))
+
+
+def test_a_name_is_computed_once() -> None:
+    twice = [node("Relu", "x", "y"), node("Neg", "x", "y")]
+    with pytest.raises(ModelError, match="'y' has been computed before"):
+        load_proto(model(twice, {"x": (3,)}, ["y"]))
