@@ -89,8 +89,12 @@ def _kill_own_server(scene: Scene) -> str:
 
 
 def _kill_server(scene: Scene) -> str:
+    """Its supervisor starts it again."""
     scene.prefect.kill()
-    return "SIGKILL of Prefect's server"
+    seconds = float(scene.rng.uniform(0.1, 3.0))
+    scene.command.pause(seconds)
+    scene.prefect.start()
+    return f"Prefect's server killed, {seconds:.1f} s"
 
 
 def _stop_database(scene: Scene) -> str:
@@ -129,7 +133,7 @@ FAULTS: dict[str, Fault] = {
     "sigint-twice": Fault(_interrupt_twice, 3, 10),
     "sigterm": Fault(_terminate, 3, 60),
     "worker": Fault(_kill_worker, 4, 120, goes_on=True),
-    "prefect": Fault(_kill_server, 2, 120),
+    "prefect": Fault(_kill_server, 2, 300),
     "own-sigkill": Fault(_kill, 1, 10, own_server=True),
     "own-sigint-twice": Fault(_interrupt_twice, 1, 10, own_server=True),
     "own-server": Fault(_kill_own_server, 1, 120, own_server=True),
