@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import struct
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,14 +49,14 @@ def write_network(path: str | Path, image: NetworkImage) -> None:
         raise NoctuneError("the network cannot be written: this is no file", where=str(path))
     parts = _parts(image)
     manifest, offsets = _manifest(image)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name[:80]}.{uuid.uuid4().hex}.tmp")
     end = offsets[-1] + len(parts[-1])
     header = _HEADER.pack(
         MAGIC, VERSION, _HEADER.size, len(manifest), end, hashlib.sha256(manifest).digest()
     )
     try:
         try:
-            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
             with open(handle, "wb") as file:
                 file.write(header + manifest)
                 for offset, part in zip(offsets, parts, strict=True):
@@ -151,7 +152,7 @@ def _read(path: Path, file: Any, size: int) -> NetworkImage:
         program = from_json(data["program"])
         code = tuple(_section(path, file, "code", part) for part in data["code"])
         weights = _weights(path, data["weights"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise _damaged(path, f"the manifest lacks something: {error!r}") from error
     return NetworkImage(program, code, weights)
 

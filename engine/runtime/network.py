@@ -6,9 +6,12 @@ code is linked and its memory made at the first run (`engine.runtime.session`).
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +48,7 @@ class CompiledNetwork:
         self._weights = weights
         self._session: Session | None = None
         self._lock = threading.Lock()
+        _alive.add(self)
         self._default_threads = max(1, min(program.threads, usable_cores()))
 
     @property
@@ -142,16 +146,26 @@ class CompiledNetwork:
     def _threads(self, threads: int | None) -> int:
         if threads is None:
             return self._default_threads
-        if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 256:
+        try:
+            count = 0 if isinstance(threads, bool) else index(threads)
+        except TypeError:
+            count = 0
+        if not 1 <= count <= 256:
             raise InputError(f"{threads!r} threads", where=self.name, fix="Give 1 to 256.")
-        return threads
+        return count
 
     def _checked(self, feeds: Mapping[str, Array]) -> list[Array]:
         arrays = []
+        if not isinstance(feeds, Mapping):
+            kind = type(feeds).__name__
+            raise self._unknown(f"arrays by input name are needed, this is of type {kind}")
         for want in self.inputs:
             if want.name not in feeds:
                 raise self._unknown(f"input '{want.name}' is missing")
-            array = np.asarray(feeds[want.name])
+            try:
+                array = np.asarray(feeds[want.name])
+            except (TypeError, ValueError) as error:
+                raise self._unknown(f"input '{want.name}' is no array: {error}") from error
             if array.shape != want.shape or array.dtype != np.dtype(want.dtype):
                 raise InputError(
                     f"input '{want.name}' is {array.dtype.name}{list(array.shape)}",
@@ -186,18 +200,47 @@ class PreparedRun:
 
     def run(self) -> dict[str, Array]:
         outputs = self.empty_outputs()
-        self.run_into(outputs)
+        self._run(outputs)
         return outputs
 
     def run_into(self, outputs: Mapping[str, Array]) -> None:
-        """Fill arrays made by `empty_outputs`."""
+        """Fill arrays made by `empty_outputs`; InputError for any that do not fit."""
+        network = self._network
+        for want in network.outputs:
+            array = outputs.get(want.name)
+            if array is None or not _fits(array, want):
+                raise InputError(
+                    f"no room for output '{want.name}'", where=network.name,
+                    fix=f"Give a writable, contiguous array {_show(want)}.",
+                )  # fmt: skip
+        self._run(outputs)
+
+    def _run(self, outputs: Mapping[str, Array]) -> None:
         network = self._network
         with network._lock:
             network._ready(self._threads).run(self._arrays, outputs, self._threads)
 
 
+def _fits(array: Array, want: Tensor) -> bool:
+    flags = array.flags
+    whole = flags.c_contiguous and flags.aligned and flags.writeable
+    return bool(whole and array.shape == want.shape and array.dtype == want.dtype)
+
+
 def _show(tensor: Tensor) -> str:
     return f"{tensor.name} {tensor.dtype}{list(tensor.shape)}"
+
+
+_alive: weakref.WeakSet[CompiledNetwork] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    """A forked child has none of the threads that may have held them."""
+    for network in _alive:
+        network._lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
 
 
 def load(path: str | Path) -> CompiledNetwork:

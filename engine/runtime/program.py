@@ -186,6 +186,9 @@ def _encode(value: Any) -> Any:
     match value:
         case None | bool() | str() | int():
             return value
+        case np.ndarray() if value.dtype.hasobject:
+            words = {"shape": list(value.shape)}
+            return {"strings": {**words, "values": [str(v) for v in value.flat]}}
         case np.ndarray():
             words = {"dtype": value.dtype.str, "shape": list(value.shape)}
             return {"array": {**words, "hex": value.tobytes().hex()}}
@@ -213,4 +216,6 @@ def _decode(value: Any) -> Any:
         case {"array": {"dtype": dtype, "shape": shape, "hex": text}}:
             flat = np.frombuffer(bytes.fromhex(text), dtype=np.dtype(dtype))
             return flat.reshape(shape).copy()
+        case {"strings": {"shape": shape, "values": values}}:
+            return np.array(values, dtype=object).reshape(shape)
     return value

@@ -63,12 +63,12 @@ class Session:
         """Scratch memory for that many threads."""
         if threads <= self.threads:
             return
-        self.threads = threads
         need = self.program.workspace(threads) + 2 * SLACK
         self.workspace = aligned_zeros(-(-need // 4))
         at = self.workspace.ctypes.data + SLACK
         for step, slot in self.schema.kernel_slots:
             self.table[slot + len(step.args)] = at
+        self.threads = threads
 
     def _fill_table(self) -> None:
         bases = {BUFFER: self.arena.ctypes.data, WEIGHT: self.weights.ctypes.data}

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -154,6 +155,23 @@ def test_nothing_is_left_where_writing_fails(small: CompiledNetwork, tmp_path: P
     with pytest.raises(NoctuneError, match="cannot be written"):
         small.save(tmp_path / "none" / "net")
     assert os.listdir(tmp_path) == ["taken"]
+
+
+def test_threads_may_save_to_one_place(small: CompiledNetwork, tmp_path: Path) -> None:
+    def work() -> None:
+        for _ in range(5):
+            small.save(tmp_path / "net")
+            load(tmp_path / "net")
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(work) for _ in range(4)]:
+            done.result()
+    assert os.listdir(tmp_path) == ["net"]
+
+
+def test_long_names(small: CompiledNetwork, tmp_path: Path) -> None:
+    small.save(tmp_path / ("n" * 250))
+    load(tmp_path / ("n" * 250))
 
 
 LOAD = """

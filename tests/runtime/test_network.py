@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -101,6 +104,52 @@ def test_missing_input_and_wrong_threads(small: CompiledNetwork, feeds: Feeds) -
     for threads in (0, -1, 257, 1.5, True):
         with pytest.raises(InputError, match="threads"):
             small.run(feeds, threads=threads)  # type: ignore[arg-type]
+    small.run(feeds, threads=np.int64(2))  # type: ignore[arg-type]
+
+
+def test_what_is_no_mapping_or_no_array(small: CompiledNetwork, feeds: Feeds) -> None:
+    for wrong in (feeds["x"], None, [1]):
+        with pytest.raises(InputError, match="by input name"):
+            small.run(wrong)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="no array"):
+        small.run({"x": [[1], [1, 2]]})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("kind", ["missing", "small", "double", "gaps", "read-only"])
+def test_outputs_that_do_not_fit_are_refused(
+    small: CompiledNetwork, feeds: Feeds, kind: str
+) -> None:
+    prepared = small.prepare(feeds, threads=1)
+    outputs = prepared.empty_outputs()
+    shape = outputs["z"].shape
+    outputs["z"] = {
+        "small": np.zeros(1, np.float32),
+        "double": np.zeros(shape),
+        "gaps": np.zeros((*shape, 2), np.float32)[..., 0],
+        "read-only": np.broadcast_to(np.float32(0), shape),
+    }.get(kind, outputs["z"])
+    if kind == "missing":
+        del outputs["z"]
+    with pytest.raises(InputError, match="no room for output 'z'"):
+        prepared.run_into(outputs)
+
+
+def test_a_child_forked_amid_another_threads_run(small: CompiledNetwork, feeds: Feeds) -> None:
+    small.run(feeds, threads=1)
+    with small._lock:  # as another thread holds it that the child does not have
+        child = os.fork()
+        if not child:
+            small.run(feeds, threads=2)
+            os._exit(0)
+    deadline = time.monotonic() + 60
+    ended, status = 0, 0
+    while not ended and time.monotonic() < deadline:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        time.sleep(0.01)
+    if not ended:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert ended and status == 0
 
 
 def test_several_threads_may_run_one_network(small: CompiledNetwork, small_graph: Graph) -> None:

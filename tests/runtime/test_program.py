@@ -57,3 +57,9 @@ def test_arrays_in_attributes() -> None:
     step = from_json(json.loads(json.dumps(to_json(program(value=array))))).host_steps[0]
     np.testing.assert_array_equal(step.attrs["value"], array)
     assert step.attrs["value"].dtype == np.int16
+
+
+def test_strings_in_attributes() -> None:
+    array = np.array([["a", "\u00fc"]], dtype=object)
+    step = from_json(json.loads(json.dumps(to_json(program(value=array))))).host_steps[0]
+    assert step.attrs["value"].shape == (1, 2) and step.attrs["value"].tolist() == [["a", "\u00fc"]]
