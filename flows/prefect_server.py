@@ -31,7 +31,8 @@ _PLAIN = {
     "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
 }
 """What nobody needs of a server that lives for one command is left out: pages, services, blocks."""
-_PATIENCE_S = 120.0
+_PATIENCE_S = 600.0
+"""A server that will never start ends by itself; a slow one on a busy machine is waited for."""
 _STARTS = 3
 _FIX = "Run again, or set PREFECT_API_URL to a running server."
 

@@ -33,6 +33,7 @@ def open_onnxruntime(model: str | bytes, threads: int, shapes: Mapping[str, Any]
     """All graph optimisations, `threads` threads inside an operator, one operator at a time."""
     import onnxruntime as ort
 
+    ort.disable_telemetry_events()
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

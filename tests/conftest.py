@@ -36,7 +36,7 @@ def prefect_server() -> Iterator[None]:
     from prefect.settings import get_current_settings
     from prefect.testing.utilities import prefect_test_harness
 
-    with prefect_test_harness(server_startup_timeout=240), pytest.MonkeyPatch.context() as patch:
+    with prefect_test_harness(server_startup_timeout=900), pytest.MonkeyPatch.context() as patch:
         patch.setenv("PREFECT_API_URL", str(get_current_settings().api.url))
         yield
 
