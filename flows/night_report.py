@@ -22,18 +22,21 @@ RESULT_HEADERS = (
     "network", "outcome", "median ms", "beside the published one", "beside peers", "last night ms",
     "estimated ms", "why",
 )  # fmt: skip
+_SHOWN = len(RESULT_HEADERS) - 2
+"""Columns that fit into an artifact; the reasons stand below, the estimates with the tasks."""
 
 
 def result_cells(result: NightResult) -> tuple[str, ...]:
     """One network's row."""
     timing = result.timing
     mine = timing.get("noctune", {}).get("median_ms")
+    unchanged = str(result.outcome) == "unchanged"
     peers = [f"{ratio:.2f}x {name}" for name, ratio in timing.get("ratio", {}).items()]
     return (
         result.network,
         str(result.outcome),
         _number(mine),
-        _compared(timing.get("published_ratio")),
+        "same file" if unchanged else _compared(timing.get("published_ratio")),
         ", ".join(peers) or "-",
         _number(result.last_night_ms),
         milliseconds(result.estimated),
@@ -72,8 +75,12 @@ def night_markdown(
 ) -> str:
     """Networks, failures with their next steps, links to the files, plots, the task table."""
     lines = [f"# {title}", "", headline(report), ""]
-    lines += [markdown(RESULT_HEADERS, [result_cells(r) for r in report.results]), ""]
+    rows = [result_cells(r)[:_SHOWN] for r in report.results]
+    lines += [markdown(RESULT_HEADERS[:_SHOWN], rows), ""]
     failed = report.failed
+    others = [r for r in report.results if r not in failed]
+    lines += [f"- **{r.network}** {r.outcome}: {sentence(r.reason)} {r.next_step}" for r in others]
+    lines.append("")
     if failed:
         lines += ["## Failures", ""]
         lines += [f"- **{r.network}**: {sentence(r.reason)} {r.next_step}" for r in failed]

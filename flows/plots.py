@@ -34,6 +34,7 @@ def line_plot(
     x_high = max(max(x for x, _ in points), 1e-9)
     y_high = max(max(y for _, y in points), 1e-9) * 1.05
     parts = [_frame(title, x_label, y_label), *_x_ticks(x_high), *_y_ticks(y_high)]
+    legend = []
     for i, (name, values) in enumerate(series):
         colour = _COLOURS[i % len(_COLOURS)]
         path, before = "", None
@@ -45,11 +46,12 @@ def line_plot(
             before = y
         parts.append(f"<path d='{path}' fill='none' stroke='{colour}' stroke-width='2'/>")
         at = WIDTH - _RIGHT - 6
-        parts.append(
+        legend.append(
             f"<text x='{at}' y='{_TOP + 14 + 15 * i}' text-anchor='end' font-family='sans-serif' "
-            f"font-size='12' fill='{colour}'>{escape(name)}</text>"
+            f"font-size='12' fill='{colour}' stroke='#fff' stroke-width='4' paint-order='stroke'>"
+            f"{escape(name)}</text>"
         )
-    return _svg(parts, HEIGHT)
+    return _svg([*parts, *legend], HEIGHT)
 
 
 def bar_plot(bars: Sequence[tuple[str, float]], title: str, unit: str) -> str:
@@ -129,10 +131,9 @@ def _svg(parts: Sequence[str], height: int) -> str:
 def _frame(title: str, x_label: str, y_label: str) -> str:
     bottom, right = HEIGHT - _BOTTOM, WIDTH - _RIGHT
     return (
-        f"<text x='8' y='18' {_TEXT} font-weight='bold'>{escape(title)}</text>"
+        f"<text x='8' y='18' {_TEXT} font-weight='bold'>{escape(title)}, {escape(y_label)}</text>"
         f"<path d='M{_LEFT},{_TOP}V{bottom}H{right}' fill='none' stroke='#889'/>"
         f"<text x='{right}' y='{HEIGHT - 6}' text-anchor='end' {_TEXT}>{escape(x_label)}</text>"
-        f"<text x='{_LEFT}' y='{HEIGHT - 6}' {_TEXT}>{escape(y_label)}</text>"
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from db.values import RoundInfo
 from flows.html_report import report_html
-from flows.night_report import night_markdown
+from flows.night_report import night_markdown, result_cells
 from flows.nightly import NightReport
 from flows.plots import bar_plot, data_uri, line_plot
 from flows.progress import Snapshot
@@ -90,6 +90,15 @@ def test_night_report_names_failures_and_next_steps() -> None:
     assert "1.25x (better)" in text and "2.00x onnxruntime" in text
     assert "bad**: this is not ONNX <b>. Mend or remove the model." in text
     assert "out/good.net" in text
+    assert "good** published: 1.250x as fast." in text, "reasons stand outside of the wide table"
+
+
+def test_a_file_that_is_the_same_is_not_called_worse() -> None:
+    """Both were timed, and equal files differ by noise."""
+    slower = {**TIMING, "published_ratio": 0.92}
+    assert "0.92x (worse)" in result_cells(NightResult("a", Outcome.KEPT, "slower", timing=slower))
+    same = result_cells(NightResult("a", Outcome.UNCHANGED, "nothing better", timing=slower))
+    assert "same file" in same and not any("worse" in cell for cell in same)
 
 
 def test_html_report_is_one_sound_file() -> None:
@@ -109,5 +118,6 @@ def test_plots() -> None:
     svg = line_plot([("a", [(0, 3.0), (1, float("inf")), (2, 1.0)])], "T", "x", "y")
     root = ElementTree.fromstring(svg)
     assert "inf" not in svg and root.tag.endswith("svg")
+    assert svg.index("<path d='M64.0") < svg.index(">a</text>"), "no line crosses a name"
     assert line_plot([("a", [])], "T", "x", "y") == "" == bar_plot([], "T", "")
     assert data_uri(svg).startswith("data:image/svg+xml;base64,")
