@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.expr import Affine
 from engine.space.tiling import Columns, Tiling
 from engine.target import Target
 
@@ -38,30 +37,32 @@ _HEAVIEST = {
     "imbalance", "tile_bytes", "weight_tile_bytes", "block_bytes", "prefetched",
 }  # fmt: skip
 """Taken from the group with most work; the others are summed."""
+_ROW = {name: i for i, name in enumerate(FEATURES)}
+_HEAVY_ROWS = [i for i, name in enumerate(FEATURES) if name in _HEAVIEST]
+_LOG_ROWS = [i for i, name in enumerate(FEATURES) if name in _LOGGED]
 
 
 def features(sketch: Sketch, matrix: NDArray[np.int64]) -> NDArray[np.float32]:
     """Shape (rows, len(FEATURES)), float32, finite."""
     n = len(matrix)
     columns = sketch.columns(matrix)
-    total = {name: np.zeros(n) for name in FEATURES}
+    total = np.zeros((len(FEATURES), n))
     for tiling in sketch.tilings:
-        part = _group(tiling, columns, n)
-        for name, values in part.items():
-            if name in _HEAVIEST:
-                heavier = part["fma_cycles"] >= total["fma_cycles"] - part["fma_cycles"]
-                total[name] = np.where(heavier, values, total[name])
-            elif name == "lane_use":
-                total[name] = np.maximum(total[name], values)
-            else:
-                total[name] = total[name] + values
-    total["regions"] = np.full(n, 1.0 if sketch.skeleton.shared else len(sketch.tilings))
-    total["winograd"] = np.full(n, _tile_of(sketch.dag.algorithm))
-    bytes_moved = total["from_l3"] + total["from_memory"] + total["store_bytes"] + 1
-    total["arithmetic_intensity"] = total["fma_cycles"] * 64 / bytes_moved
-    columns_out = [np.log2(1 + total[f]) if f in _LOGGED else total[f] for f in FEATURES]
-    out: Floats = np.nan_to_num(np.stack(columns_out, axis=1), posinf=60.0, neginf=-60.0)
-    return out.astype(np.float32)
+        part = np.zeros_like(total)
+        for name, values in _group(tiling, columns, n).items():
+            part[_ROW[name]] = values
+        heavier = part[_ROW["fma_cycles"]] >= total[_ROW["fma_cycles"]]
+        both = total + part
+        both[_HEAVY_ROWS] = np.where(heavier, part[_HEAVY_ROWS], total[_HEAVY_ROWS])
+        both[_ROW["lane_use"]] = np.maximum(part[_ROW["lane_use"]], total[_ROW["lane_use"]])
+        total = both
+    total[_ROW["regions"]] = 1.0 if sketch.skeleton.shared else len(sketch.tilings)
+    total[_ROW["winograd"]] = _tile_of(sketch.dag.algorithm)
+    moved = total[_ROW["from_l3"]] + total[_ROW["from_memory"]] + total[_ROW["store_bytes"]] + 1
+    total[_ROW["arithmetic_intensity"]] = total[_ROW["fma_cycles"]] * 64 / moved
+    total[_LOG_ROWS] = np.log2(1 + total[_LOG_ROWS])
+    out: Floats = np.nan_to_num(total.T, posinf=60.0, neginf=-60.0)
+    return out.astype(np.float32, order="C")
 
 
 def _tile_of(algorithm: str) -> float:
@@ -69,35 +70,10 @@ def _tile_of(algorithm: str) -> float:
     return float(digits) if digits else 0.0
 
 
-def _reach(affine: Affine, spans: dict[str, Floats], n: int) -> Floats:
-    """Elements that an index runs through while each axis runs through its span."""
-    out = np.ones(n)
-    for name, coeff in affine.terms:
-        out = out + abs(coeff) * (spans.get(name, np.ones(n)) - 1)
-    return out
-
-
-def _footprint(tiling: Tiling, spans: dict[str, Floats], n: int, *, constants: bool) -> Floats:
-    """Bytes that one pass over the spans touches in constants, or in variables."""
-    total = np.zeros(n)
-    seen = set()
-    for read in tiling.reads:
-        if read.tensor in tiling.skeleton.dag.constants or (read.tensor, read.index) in seen:
-            continue
-        seen.add((read.tensor, read.index))
-        if tiling.skeleton.is_constant(read.tensor) is not constants:
-            continue
-        size = np.ones(n)
-        for affine in read.index:
-            size = size * _reach(affine, spans, n)
-        total = total + 4 * size
-    return total
-
-
-def _group(tiling: Tiling, columns: Columns, n: int) -> dict[str, Floats]:
+def _group(tiling: Tiling, columns: Columns, n: int) -> dict[str, Floats | float]:
     group, target = tiling.group, tiling.skeleton.target
     tiles = {k: v.astype(np.float64) for k, v in tiling.tile_columns(columns, n).items()}
-    full = {a.name: np.full(n, float(a.extent)) for a in group.stage.axes}
+    full = {a.name: float(a.extent) for a in group.stage.axes}
     reduce_points = float(np.prod([a.extent for a in group.stage.reduce_axes] or [1]))
     outside = float(np.prod([a.extent for a in tiling.skeleton.shared] or [1]))
     fixed = float(np.prod(list(tiling.fixed_tile.values()) or [1]))
@@ -106,8 +82,8 @@ def _group(tiling: Tiling, columns: Columns, n: int) -> dict[str, Floats]:
         reduce_points = reduce_points / lanes
 
     passes, points, ragged = np.full(n, outside), np.ones(n), np.ones(n)
-    spans: dict[str, Floats] = {a.name: np.ones(n) for a in tiling.skeleton.shared}
-    block_spans = dict(spans)
+    spans: dict[str, Floats | float] = {}
+    block_spans: dict[str, Floats | float] = {}
     block_trips = np.full(n, outside)
     blocked = {a.name for a in tiling.blocked}
     for axis in tiling.space:
@@ -127,7 +103,7 @@ def _group(tiling: Tiling, columns: Columns, n: int) -> dict[str, Floats]:
         if axis.name in blocked or not tiling.reuse:
             block_trips = block_trips * np.ceil(count / block)
     for axis in group.stage.reduce_axes:
-        spans[axis.name] = block_spans[axis.name] = np.full(n, float(axis.extent))
+        spans[axis.name] = block_spans[axis.name] = float(axis.extent)
     parts = np.ones(n)
     if tiling.splits:
         channels = tiling.splits
@@ -135,7 +111,7 @@ def _group(tiling: Tiling, columns: Columns, n: int) -> dict[str, Floats]:
         spans[channels.name] = block_spans[channels.name] = part
         parts = np.ceil(channels.extent / part)
     for name, extent in tiling.fixed_tile.items():
-        spans[name] = block_spans[name] = np.full(n, float(extent))
+        spans[name] = block_spans[name] = float(extent)
 
     vectors = tiles.get(group.vector or "", np.ones(n)) if not group.vector_reduces else np.ones(n)
     plain = points / vectors
@@ -143,20 +119,10 @@ def _group(tiling: Tiling, columns: Columns, n: int) -> dict[str, Floats]:
     loads = passes * (plain + vectors) * fixed * reduce_points
     registers = target.vector_registers
     need = points + np.minimum(vectors, plain) + 1
-    tile_data = _footprint(tiling, spans, n, constants=False)
-    tile_const = _footprint(tiling, spans, n, constants=True)
-    block_data = _footprint(tiling, block_spans, n, constants=False)
-    block_const = _footprint(tiling, block_spans, n, constants=True)
-    whole = (
-        dict.fromkeys(full, np.ones(n))
-        | full
-        | {
-            a.name: np.full(n, float(a.extent))
-            for a in group.stage.reduce_axes + tiling.skeleton.shared
-        }
-    )
-    all_data = _footprint(tiling, whole, n, constants=False)
-    all_const = _footprint(tiling, whole, n, constants=True)
+    rest = group.stage.reduce_axes + tiling.skeleton.shared
+    whole = full | {a.name: float(a.extent) for a in rest}
+    data, constants = tiling.footprints(n, spans, block_spans, whole)
+    (tile_data, block_data, all_data), (tile_const, block_const, all_const) = data, constants
     if group.vector is None or group.vector_reduces:
         inner_first = np.zeros(n, dtype=bool)
     else:
@@ -179,20 +145,20 @@ def _group(tiling: Tiling, columns: Columns, n: int) -> dict[str, Floats]:
     share = np.ceil(items / threads) * threads / items
     return {
         "fma_cycles": fmas / 2, "load_cycles": loads / 2, "ragged": ragged,
-        "lane_use": np.full(n, _lane_use(tiling)), "accumulators": points / registers,
+        "lane_use": _lane_use(tiling), "accumulators": points / registers,
         "register_need": need / registers, "spills": np.maximum(need - registers, 0),
         "loads_per_fma": loads / fmas, "inner_fmas": points * unroll, "tile_passes": passes,
         "l1_bytes": loads * 4 * lanes, "l2_bytes": block_data + block_const,
         "tile_bytes": tile_data, "weight_tile_bytes": tile_const, "block_bytes": block_data,
         "from_l2": from_l2, "from_l3": from_l3, "from_memory": all_const,
         "constant_bytes": all_const, "store_bytes": stored, "work_items": items,
-        "imbalance": share - 1, "temporary_bytes": np.zeros(n) + _temporary_bytes(tiling),
-        "gathers": np.zeros(n), "unrolled": unroll.astype(np.float64) / 16,
-        "vector_outer": tiling.column(columns, "outer", 0, n).astype(np.float64),
-        "vector_inner": (~inner_first).astype(np.float64),
-        "reduces_lanes": np.full(n, float(group.vector_reduces)),
+        "imbalance": share - 1, "temporary_bytes": _temporary_bytes(tiling),
+        "gathers": 0.0, "unrolled": unroll / 16,
+        "vector_outer": tiling.column(columns, "outer", 0, n),
+        "vector_inner": ~inner_first,
+        "reduces_lanes": float(group.vector_reduces),
         "points": passes * points * fixed,
-        "prefetched": tiling.column(columns, "prefetch", 0, n).astype(np.float64),
+        "prefetched": tiling.column(columns, "prefetch", 0, n),
     }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ In: a workload and a target.  Out: programs for the code generator, features for
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
@@ -149,10 +149,31 @@ def find_sketch(
 ) -> Sketch | None:
     """The workload's sketch that takes a schedule; only the algorithm it names is derived."""
     algorithm = schedule.sketch.rpartition(".")[0]
-    for dag in alternatives(workload.dag, "fast"):
+    return find(_of_algorithm(_Same(workload), algorithm, target, threads), schedule)
+
+
+class _Same:
+    """A workload that equals no other: its tables cannot be hashed."""
+
+    __slots__ = ("workload",)
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.workload is other.workload
+
+    def __hash__(self) -> int:
+        return id(self.workload)
+
+
+@lru_cache(maxsize=64)
+def _of_algorithm(same: _Same, algorithm: str, target: Target, threads: int) -> tuple[Sketch, ...]:
+    """Sketches of one algorithm, kept for the next candidates of the workload."""
+    for dag in alternatives(same.workload.dag, "fast"):
         if dag.algorithm == algorithm:
-            return find(_of_dag(workload, dag, target, threads), schedule)
-    return None
+            return _of_dag(same.workload, dag, target, threads)
+    return ()
 
 
 def find(sketch_list: tuple[Sketch, ...], schedule: Schedule) -> Sketch | None:

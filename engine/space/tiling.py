@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.expr import Axis, Read
+from engine.space.footprints import Footprints
 from engine.space.nest import Level, Nest
 from engine.space.skeleton import Group, Skeleton
 
@@ -76,6 +77,13 @@ class Tiling:
     def reads(self) -> tuple[Read, ...]:
         """Different reads of the group's stage, found once since every population asks."""
         return tuple(dict.fromkeys(self.skeleton.reads_of(self.group.stage)))
+
+    @cached_property
+    def footprints(self) -> Footprints:
+        """Bytes that spans of the stage's axes touch."""
+        skeleton = self.skeleton
+        found = (r for r in self.reads if r.tensor not in skeleton.dag.constants)
+        return Footprints(found, skeleton.is_constant)
 
     @cached_property
     def fixed_tile(self) -> dict[str, int]:
