@@ -31,7 +31,7 @@ _RUN_S = 240.0
 _EARLY = 0.12
 """Share of the kills that come before the command has said anything."""
 _START_S = 4.0
-_TRIES = 6
+_TRIES = 10
 _ROW = 3
 _STRIKE_AGAIN = 0.7
 """How often the run after a kill is struck as well, as long as `_ROW` permits."""
@@ -177,11 +177,12 @@ class Campaign:
 
     def _wait(self, command: Command, job: Job, fault: Fault) -> str:
         """Let the command come to a random moment; says which."""
-        if self._rng.random() < _EARLY and not fault.own_server:
+        if self._rng.random() < _EARLY and not (fault.own_server or fault.tuning):
             seconds = float(self._rng.uniform(0.05, _START_S))
             command.pause(seconds)
             return f"{seconds:.2f} s after start"
-        line = int(self._rng.integers(1, job.lines + 1))
+        first, last = job.tuning if fault.tuning else (1, job.lines)
+        line = int(self._rng.integers(first, last + 1))
         seconds = float(self._rng.uniform(0.0, 0.8))
         command.wait_lines(line, _RUN_S)
         command.pause(seconds)

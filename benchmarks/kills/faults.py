@@ -43,6 +43,8 @@ class Fault:
     goes_on: bool = False
     own_server: bool = False
     """The command runs with Prefect's temporary server."""
+    tuning: bool = False
+    """It strikes while candidates are measured."""
     only: str = ""
     """The kind of database that it needs."""
 
@@ -132,14 +134,14 @@ FAULTS: dict[str, Fault] = {
     "sigint": Fault(_interrupt, 3, 60),
     "sigint-twice": Fault(_interrupt_twice, 3, 10),
     "sigterm": Fault(_terminate, 3, 60),
-    "worker": Fault(_kill_worker, 4, 120, goes_on=True),
+    "worker": Fault(_kill_worker, 4, 120, goes_on=True, tuning=True),
     "prefect": Fault(_kill_server, 2, 300),
     "own-sigkill": Fault(_kill, 1, 10, own_server=True),
     "own-sigint-twice": Fault(_interrupt_twice, 1, 10, own_server=True),
     "own-server": Fault(_kill_own_server, 1, 120, own_server=True),
     "locked": Fault(_lock_database, 2, 120, goes_on=True, only="sqlite"),
     "stopped": Fault(_stop_database, 4, 120, only="postgresql"),
-    "dropped": Fault(_drop_connections, 3, 120, goes_on=True, only="postgresql"),
+    "dropped": Fault(_drop_connections, 3, 120, goes_on=True, tuning=True, only="postgresql"),
 }
 """`share` is how often a fault comes up among others."""
 

@@ -19,11 +19,13 @@ TUNE_TRIALS, NIGHT_TRIALS = 15, 10
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A command; `lines` is about how many it prints before the result."""
+    """A command; `lines` is about how many it prints before the result, `tuning` the first and last
+    of those between which workers run."""
 
     name: str
     arguments: tuple[str, ...]
     lines: int
+    tuning: tuple[int, int]
 
 
 def write_network(path: Path, widths: Sequence[int]) -> Path:
@@ -64,11 +66,12 @@ def jobs(db: str) -> tuple[Job, ...]:
     noctune = (sys.executable, "-m", "flows.cli")
     common = ("--db", db, "--threads", "1")
     return (
-        Job("tune", (*noctune, "tune", "single.onnx", "--trials", str(TUNE_TRIALS), *common), 9),
+        Job("tune", (*noctune, "tune", "single.onnx", "--trials", str(TUNE_TRIALS), *common),
+            9, (2, 4)),
         Job(
             "night",
             (*noctune, "nightly", "models", "--trials", str(NIGHT_TRIALS), "--folder", "published",
              "--keep", "2", "--against", "", *common),
-            14,
+            14, (3, 5),
         ),
     )  # fmt: skip
