@@ -177,7 +177,7 @@ def test_bench_notes_the_timing_where_it_is_told_to(run: Run, tmp_path: Path) ->
     found = run("bench", net, "--min-repeat-ms", "1", "--db", db, "--json").json
     with open_store(str(db)) as store:
         (noted,) = store.evaluations()
-    assert noted.network == "mlp" and noted.timing["noctune"] == found["noctune"]
+    assert noted.network == "mlp" and noted.data["noctune"] == found["noctune"]
 
 
 def other_model(path: Path, columns: int = 784) -> Path:
