@@ -123,6 +123,8 @@ class Batch:
         problem = Problem(self._key, task.workload, task.target, task.threads, task.timing_mode)
         self._problem = pickle.dumps(problem)
         self._held: set[int] = set()
+        self._todo: deque[int] = deque()
+        """Candidates that nobody compiles yet."""
         self._patience = _REPEATED_PASSES
         self._pending: list[Event] = []
         self._told = time.monotonic()
@@ -146,14 +148,11 @@ class Batch:
 
     def _first_look(self) -> None:
         """Compile all; load, verify and try each as soon as it is compiled."""
-        todo, ready = deque(self._results), deque[int]()
-        open_jobs = len(todo)
+        self._todo.extend(self._results)
+        ready = deque[int]()
+        open_jobs = len(self._results)
         while open_jobs:
-            for worker in self._compilers:
-                if todo and worker.idle:
-                    number = todo.popleft()
-                    job = Compile(self._problem, self._schedules[number])
-                    worker.submit(number, job, self._options.compile_timeout_s)
+            self._hand_out()
             if ready and self._ready():
                 self._submit_time(ready.popleft(), 0)
             for event in self._poll():
@@ -168,6 +167,14 @@ class Batch:
                     self._results[number].failed = event.outcome
                     open_jobs -= 1
             self._progress(open_jobs)
+
+    def _hand_out(self) -> None:
+        """A job for every idle compile worker."""
+        for worker in self._compilers:
+            if self._todo and worker.idle:
+                number = self._todo.popleft()
+                job = Compile(self._problem, self._schedules[number])
+                worker.submit(number, job, self._options.compile_timeout_s)
 
     def _pass(self, numbers: list[int], repeats: int, calm: bool) -> bool:
         """Time these once more, again if the machine was not calm; gives whether it is now."""
@@ -267,6 +274,7 @@ class Batch:
             self._pending += self._fleet.poll()
         self._runner.submit(job, job, seconds)
         while True:
+            self._hand_out()
             events = self._fleet.poll()
             self._pending += [e for e in events if e.token is not job]
             for event in events:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
+from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ _PROBE_CALLS = 16
 _HOT_BLOCKS = 8
 _PROCESS_CLOCK, _THREAD_CLOCK = 2, 3
 _FLUSH, _READ = 0, 1
+_KEPT_BYTES = 1 << 29
+"""Numbers of problems that are kept for later rounds."""
 
 Floats = NDArray[np.float32]
 
@@ -68,6 +71,24 @@ class _Output:
     lanes: NDArray[np.int64]
 
 
+@dataclass
+class _Data:
+    """A problem's numbers: made once, as rounds come back to a problem."""
+
+    positive: bool
+    feeds: dict[str, Floats]
+    expected: dict[str, Floats]
+    constants: dict[tuple[str, str], Floats] = field(default_factory=dict)
+    outputs: dict[tuple[str, Layout], _Output] = field(default_factory=dict)
+    inputs: dict[tuple[str, Layout], GuardedBuffer] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        arrays = [*self.feeds.values(), *self.expected.values(), *self.constants.values()]
+        buffers = [*self.inputs.values(), *(o.buffer for o in self.outputs.values())]
+        return sum(a.nbytes for a in arrays) + 2 * sum(b.nbytes for b in buffers)
+
+
 class NativeRunner:
     """Fulfils `plugins.Runner`."""
 
@@ -82,17 +103,10 @@ class NativeRunner:
         self._evict = None if self._flushes else GuardedBuffer(target.l3 // 2)
         self._probe_buffer = GuardedBuffer(PROBE_FLOATS)
         self._problem: Problem | None = None
+        self._data = _Data(False, {}, {})
+        self._known: OrderedDict[str, _Data] = OrderedDict()
         self._loaded: dict[int, _Loaded] = {}
         self._snapshot: tuple[int, dict[str, Floats]] = -1, {}
-        self._forget()
-
-    def _forget(self) -> None:
-        self._loaded.clear()
-        self._feeds: dict[str, Floats] = {}
-        self._constants: dict[tuple[str, str], Floats] = {}
-        self._expected: dict[str, Floats] = {}
-        self._outputs: dict[tuple[str, Layout], _Output] = {}
-        self._inputs: dict[tuple[str, Layout], GuardedBuffer] = {}
         self._shared: weakref.WeakValueDictionary[Any, GuardedBuffer] = (
             weakref.WeakValueDictionary()
         )
@@ -100,19 +114,28 @@ class NativeRunner:
     # ---- a problem
 
     def prepare(self, problem: Problem, reference: Any) -> Any:
-        self._forget()
+        self._loaded.clear()
+        self._shared = weakref.WeakValueDictionary()
         self._problem = problem
+        if problem.key not in self._known:
+            self._known[problem.key] = self._make(problem, reference)
+        self._data = self._known[problem.key]
+        self._known.move_to_end(problem.key)
+        while len(self._known) > 1 and sum(d.nbytes for d in self._known.values()) > _KEPT_BYTES:
+            self._known.popitem(last=False)
+        return self._data.positive, self._data.expected
+
+    def _make(self, problem: Problem, reference: Any) -> _Data:
         dag, seed = problem.workload.dag, int(self._options["seed"])
         if reference is not None:
-            positive, self._expected = reference
-            self._feeds = make_inputs(dag, seed, positive)
-            return reference
+            positive, expected = reference
+            return _Data(positive, _protect(make_inputs(dag, seed, positive)), _protect(expected))
         for positive in (False, True):  # roots and logarithms want values above zero
-            self._feeds = make_inputs(dag, seed, positive)
-            self._expected = solve(dag, self._feeds)
-            if all_finite(self._expected):
+            feeds = make_inputs(dag, seed, positive)
+            expected = solve(dag, feeds)
+            if all_finite(expected):
                 break
-        return positive, self._expected
+        return _Data(positive, _protect(feeds), _protect(expected))
 
     # ---- a candidate
 
@@ -129,7 +152,7 @@ class NativeRunner:
         ranges = self._ranges(kernel, buffers)
         loaded = _Loaded(kernel, code, regions, arguments, buffers, ranges)
         for name in kernel.outputs:
-            output = self._outputs[name, kernel.layouts[name]]
+            output = self._data.outputs[name, kernel.layouts[name]]
             output.buffer.data[:] = output.blank
         first = self._run(loaded, 1)
         error = self._verify(loaded)
@@ -137,7 +160,7 @@ class NativeRunner:
         self._snapshot = (
             number,
             {
-                name: self._outputs[name, kernel.layouts[name]].buffer.data.copy()
+                name: self._data.outputs[name, kernel.layouts[name]].buffer.data.copy()
                 for name in kernel.outputs
             },
         )
@@ -153,7 +176,7 @@ class NativeRunner:
         whose, flats = self._snapshot
         self._snapshot = -1, {}
         for name, flat in flats.items() if whose == number else ():
-            output = self._outputs[name, loaded.kernel.layouts[name]]
+            output = self._data.outputs[name, loaded.kernel.layouts[name]]
             if not np.array_equal(output.buffer.data.view(np.uint32), flat.view(np.uint32)):
                 self._verify_output(loaded.kernel, name)
 
@@ -177,36 +200,37 @@ class NativeRunner:
         layout = kernel.layouts[name]
         if name in kernel.outputs:
             return self._output(name, layout).buffer
-        if (name, layout) not in self._inputs:
+        if (name, layout) not in self._data.inputs:
             buffer = GuardedBuffer(layout.size)
-            buffer.data[:] = to_buffer(self._feeds[name], layout)
-            self._inputs[name, layout] = buffer.freeze()
-        return self._inputs[name, layout]
+            buffer.data[:] = to_buffer(self._data.feeds[name], layout)
+            self._data.inputs[name, layout] = buffer.freeze()
+        return self._data.inputs[name, layout]
 
     def _constant(self, origin: tuple[str, str], packing: Packing) -> GuardedBuffer:
         """A constant, or the transform ("" for none) of one, as the kernel reads it."""
         known = self._shared.get((origin, packing))
         if known is None:
-            if origin not in self._constants:
+            if origin not in self._data.constants:
                 transform, source = origin
-                values = self._feeds[source]
-                self._constants[origin] = TRANSFORMS[transform](values) if transform else values
+                values = self._data.feeds[source]
+                made = _frozen(TRANSFORMS[transform](values)) if transform else values
+                self._data.constants[origin] = made
             known = GuardedBuffer(packing.size)
             shape = [extent for _, extent in packing.loops]
-            np.copyto(known.data.reshape(shape), packing.view(self._constants[origin]))
+            np.copyto(known.data.reshape(shape), packing.view(self._data.constants[origin]))
             self._shared[origin, packing] = known.freeze()
         return known
 
     def _output(self, name: str, layout: Layout) -> _Output:
-        if (name, layout) not in self._outputs:
+        if (name, layout) not in self._data.outputs:
             blank = to_buffer(np.full(layout.shape, np.nan, np.float32), layout)
             whole = _with_whole_blocks(layout)
             inside = to_buffer(np.ones(whole.shape, np.float32), whole)
-            self._outputs[name, layout] = _Output(
+            self._data.outputs[name, layout] = _Output(
                 GuardedBuffer(layout.size), blank, np.flatnonzero(inside == 0.0),
                 np.flatnonzero((inside == 1.0) & (blank == 0.0)),
             )  # fmt: skip
-        return self._outputs[name, layout]
+        return self._data.outputs[name, layout]
 
     def _workspace(self, kernel: Kernel) -> GuardedBuffer:
         assert self._problem is not None
@@ -273,8 +297,8 @@ class NativeRunner:
 
     def _verify_output(self, kernel: Kernel, name: str) -> float:
         layout = kernel.layouts[name]
-        output = self._outputs[name, layout]
-        flat, expected = output.buffer.data, self._expected[name]
+        output = self._data.outputs[name, layout]
+        flat, expected = output.buffer.data, self._data.expected[name]
         error = relative_error(from_buffer(flat, layout), expected)
         if error > float(self._options["tolerance"]):
             raise CandidateError(
@@ -285,6 +309,17 @@ class NativeRunner:
         if not np.isfinite(flat[output.lanes]).all():
             raise CandidateError(ErrorKind.WRONG_RESULT, f"NaN in the padded channels of {name}")
         return error
+
+
+def _protect(arrays: Mapping[str, Floats]) -> dict[str, Floats]:
+    return {name: _frozen(array) for name, array in arrays.items()}
+
+
+def _frozen(array: Floats) -> Floats:
+    """A copy that no candidate can change: trying to is a crash."""
+    buffer = GuardedBuffer(array.size)
+    buffer.data[:] = array.ravel()
+    return buffer.freeze().data.reshape(array.shape)
 
 
 def _with_whole_blocks(layout: Layout) -> Layout:

@@ -54,6 +54,8 @@ def _handler(setup: Setup) -> Callable[[Any], Any]:
         os.sched_setaffinity(0, setup.cores)
     if setup.role == "compile":
         build = find(setup.plugin, BUILDERS)
+        gc.freeze()
+        gc.set_threshold(100_000)  # building makes many small objects and hardly a cycle
         return lambda job: _compile(build, job)
     from engine.measure.session import Session
 

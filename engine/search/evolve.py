@@ -12,6 +12,7 @@ A candidate's merit is its lower confidence bound: log seconds minus `curiosity`
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,9 +60,9 @@ class Scored:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Evaluator:
-    """Scores any candidates of the space."""
+    """Scores any candidates of the space; the library once."""
 
     space: TaskSpace
     model: Predictor
@@ -75,7 +76,7 @@ class Evaluator:
         order = np.argsort(merit, kind="stable")
         return Scored(pool, known, merit, found.log_seconds).take(order)
 
-    @property
+    @cached_property
     def library(self) -> Scored:
         return self(*self.space.library)
 

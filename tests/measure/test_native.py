@@ -91,7 +91,7 @@ def test_illegal_schedule(measurer: Callable[..., Measurer]) -> None:
 )
 def test_damage_shows(damage: Callable[[object], None], words: str) -> None:
     runner = loaded()
-    (output,) = runner._outputs.values()
+    (output,) = runner._data.outputs.values()
     damage(output)
     with pytest.raises(CandidateError, match=words) as caught:
         runner.check(1)
