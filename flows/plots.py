@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 720, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 28, 40
 _COLOURS = ("#2f6fdd", "#d9822b", "#2d9a5f", "#a14fc4", "#c2413b", "#5b7083")
+_LEGEND_ROW = 75
+"""Characters beside the title of a plot."""
 _TEXT = "font-family='sans-serif' font-size='12' fill='#667'"
 
 
@@ -34,8 +36,7 @@ def line_plot(
     x_high = max(max(x for x, _ in points), 1e-9)
     y_high = max(max(y for _, y in points), 1e-9) * 1.05
     parts = [_frame(title, x_label, y_label), *_x_ticks(x_high), *_y_ticks(y_high)]
-    legend = []
-    for i, (name, values) in enumerate(series):
+    for i, (_, values) in enumerate(series):
         colour = _COLOURS[i % len(_COLOURS)]
         path, before = "", None
         for x, y in values:
@@ -45,13 +46,28 @@ def line_plot(
             path += f"M{px:.1f},{py:.1f}" if before is None else f"H{px:.1f}V{py:.1f}"
             before = y
         parts.append(f"<path d='{path}' fill='none' stroke='{colour}' stroke-width='2'/>")
-        at = WIDTH - _RIGHT - 6
-        legend.append(
-            f"<text x='{at}' y='{_TOP + 14 + 15 * i}' text-anchor='end' font-family='sans-serif' "
-            f"font-size='12' fill='{colour}' stroke='#fff' stroke-width='4' paint-order='stroke'>"
-            f"{escape(name)}</text>"
-        )
-    return _svg([*parts, *legend], HEIGHT)
+    return _svg([*parts, *_legend([name for name, _ in series])], HEIGHT)
+
+
+def _legend(names: Sequence[str]) -> list[str]:
+    """The names in their colours: in the row of the title, or below each other if there are many.
+
+    They stand above the lines.
+    """
+    right = WIDTH - _RIGHT - 6
+    halo = (
+        "text-anchor='end' font-family='sans-serif' font-size='12' stroke='#fff' "
+        "stroke-width='4' paint-order='stroke'"
+    )
+    colours = [_COLOURS[i % len(_COLOURS)] for i in range(len(names))]
+    pairs = list(zip(names, colours, strict=True))
+    if sum(map(len, names)) + 2 * len(names) <= _LEGEND_ROW:
+        row = "".join(f"<tspan dx='12' fill='{c}'>{escape(name)}</tspan>" for name, c in pairs)
+        return [f"<text x='{right}' y='18' {halo}>{row}</text>"]
+    return [
+        f"<text x='{right}' y='{_TOP + 14 + 15 * i}' {halo} fill='{colour}'>{escape(name)}</text>"
+        for i, (name, colour) in enumerate(pairs)
+    ]
 
 
 def bar_plot(bars: Sequence[tuple[str, float]], title: str, unit: str) -> str:

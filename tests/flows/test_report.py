@@ -118,6 +118,9 @@ def test_plots() -> None:
     svg = line_plot([("a", [(0, 3.0), (1, float("inf")), (2, 1.0)])], "T", "x", "y")
     root = ElementTree.fromstring(svg)
     assert "inf" not in svg and root.tag.endswith("svg")
-    assert svg.index("<path d='M64.0") < svg.index(">a</text>"), "no line crosses a name"
+    assert svg.index("<path d='M64.0") < svg.index(">a</tspan>"), "no line crosses a name"
+    many = line_plot([(f"network-{i}", [(0, 1.0)]) for i in range(9)], "T", "x", "y")
+    assert ElementTree.fromstring(many) is not None and many.count(">network-") == 9
+    assert "tspan" not in many, "too many for one row"
     assert line_plot([("a", [])], "T", "x", "y") == "" == bar_plot([], "T", "")
     assert data_uri(svg).startswith("data:image/svg+xml;base64,")
