@@ -5,7 +5,7 @@ In: a `space.nest.Nest` inside a region.  Out: IR through the region's emitter.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -14,7 +14,7 @@ from math import prod
 from engine.codegen import vector_math as vm
 from engine.codegen.access import Address, resolve
 from engine.codegen.nest_loops import NestLoops, RegionContext
-from engine.codegen.prefetch import Prefetcher
+from engine.codegen.prefetch import LINE, WORTH_IT, Prefetcher, prefetch
 from engine.codegen.values import Env, Values, point_env
 from engine.expr import REDUCERS, Affine, Binary, Layout, Read, Stage, reads, row_major, var
 from engine.space.nest import Nest
@@ -112,6 +112,8 @@ class NestWriter(NestLoops):
         self.values.forget()
         points = self._tile_points()
         looped = self.stage.reducer is not None and not self.stage.unroll
+        if looped and prod(a.extent for a in self.stage.reduce_axes) >= WORTH_IT:
+            self._touch(points)
         heads = self._reduce(points) if looped else [""] * len(points)
         if self.nest.vector_reduces:
             self.values.kind, self.values.lanes, self.values.valid = "float", 1, 1
@@ -183,6 +185,35 @@ class NestWriter(NestLoops):
             packing = self.plan.packings.get(tensor)
             if packing is not None and packing.loops and not self.plan.is_plain(tensor):
                 Prefetcher(self.memory, packing, tensor, outer).emit()
+
+    def _touch(self, points: Sequence[Mapping[str, int]]) -> None:
+        """Ask for what will be read and written behind the sum: it comes while the sum runs."""
+        asked: set[object] = set()
+        for point in points:
+            self._enter(point)
+            for address, written in self._behind():
+                if address.flat is None or address.guards:
+                    continue
+                symbolic, const = self.memory.split(address.flat)
+                line = (address.buffer, symbolic, const // LINE)
+                if line not in asked:
+                    asked.add(line)
+                    prefetch(self.memory, self.memory.location(address), write=written)
+
+    def _behind(self) -> Iterator[tuple[Address, bool]]:
+        """(address, whether it is written) of the current point's stores and the operands of its
+        epilogue."""
+        if not self._last:
+            yield self._partial(), True
+            return
+        for stage in (self.stage, *self.nest.epilogue):
+            env = self.envs[stage.name]
+            if stage.name in self.nest.stores:
+                place = tuple(i.substitute(env) for i in stage.store_index)
+                yield self._store_address(stage.name, place), True
+            for read in reads(stage.body) if stage is not self.stage else ():
+                if read.tensor in self.plan.layouts:
+                    yield self.address(read, env), False
 
     def _partial(self) -> Address:
         """Where a tile's sums wait between the parts of a split reduction."""

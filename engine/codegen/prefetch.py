@@ -1,9 +1,11 @@
-"""Prefetching constants: while a panel of weights is used, the next one comes into the cache.
+"""Prefetching: what is needed next comes into the cache while there is arithmetic to do.
 
-A panel is what is read of a packed constant between two steps of the innermost loops that do not
-move along it; each of their `T` passes reads the panel again.  Cold weights would come from memory
-in the first pass only, which then waits, while the other passes leave the memory idle.  So each
-pass asks for its `1/T` of the panel that follows.
+A register tile's results and the other operands of its epilogue are asked for before the sum
+starts: in a network they often lie in memory by then.  Of constants a whole panel is prefetched
+while the one before is used: what is read between two steps of the innermost loops that do not move
+along the constant.  Each of their `T` passes reads the panel again, so that cold weights would come
+from memory in the first pass only, which then waits, while the others leave the memory idle.
+Instead each pass asks for its `1/T` of the panel that follows.
 
 In: the order of a nest's loops and of a packed constant.  Out: what each innermost body prefetches.
 """
@@ -20,6 +22,9 @@ from engine.expr import Affine, row_major, var
 
 LINE = 16
 """Floats of a cache line."""
+
+WORTH_IT = 16
+"""Terms of a sum from which on it hides the way to memory."""
 
 _SMALLEST, _LARGEST = 1 << 8, 1 << 15
 """Floats of a panel: smaller ones are no stream, larger ones leave no room for the next."""
@@ -81,7 +86,7 @@ class Prefetcher:
         start = self._m.at(self._m.pointer(self._tensor, symbolic), self._shift(panel, lines))
         for line in range(-(-lines // panel.times)):
             place = self._m.at(start, const + panel.size + line * LINE)
-            self._m.e.put(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 2, i32 1)")
+            prefetch(self._m, place, near=2)
 
     def _shift(self, panel: Panel, lines: int) -> str:
         """Floats from the body's start to the part of this pass: `pass * lines / passes` lines."""
@@ -95,3 +100,8 @@ class Prefetcher:
         value = e.hoisted([last], f"mul nsw i64 {value}, {lines}")
         value = e.hoisted([last], f"udiv i64 {value}, {panel.times}")
         return e.hoisted([last], f"mul nsw i64 {value}, {LINE}")
+
+
+def prefetch(memory: Memory, pointer: str, *, write: bool = False, near: int = 3) -> None:
+    """Ask for the line of `pointer`: to the first level of cache (`near` 3) or the second (2)."""
+    memory.e.put(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 {near}, i32 1)")

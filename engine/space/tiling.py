@@ -213,9 +213,9 @@ class Tiling:
 
     @cached_property
     def _channels(self) -> tuple[Axis, ...]:
-        """The other reduction axes; the vector axis last."""
+        """The other reduction axes; the vector axis last, those of one point first."""
         axes = [a for a in self.group.stage.reduce_axes if not self._slides(a)]
-        return tuple(sorted(axes, key=lambda a: a.name == self.group.vector))
+        return tuple(sorted(axes, key=lambda a: (a.extent > 1, a.name == self.group.vector)))
 
     def _slides(self, axis: Axis) -> bool:
         space = {a.name for a in self.space if a.extent > 1}
@@ -288,7 +288,7 @@ class Tiling:
             else:
                 blocks.append((axis, Level(axis.name, step)))
         return (
-            self._ordered(blocks, values.get(self._prefix + "outer", 0)),
+            self._ordered(blocks, values.get(self._prefix + "outer", self.constant_transform)),
             self._ordered(tiles, values.get(self._prefix + "inner", 0)),
         )
 

@@ -14,7 +14,9 @@ from engine.target import host
 from tests.codegen.harness import check, load, random_feeds
 from tests.codegen.workloads import network
 
+ONES = np.ones((5, 400), np.float32)
 COUNTS = {"oc.0": 4, "p.0": 3, "oc.1": 2, "p.1": 5, "q.1": 2, "one": 1}
+PANEL, RESULT = "i32 0, i32 2, i32 1)", "i32 1, i32 3, i32 1)"
 TAIL = (("ic.0", 64), ("@lane", 8))
 
 
@@ -57,8 +59,19 @@ def test_a_prefetching_kernel_computes_the_same():
     older = Schedule(sketch.name, {name: v for name, v in chosen.items() if name != knob})
     feeds = random_feeds(workload.dag, np.random.default_rng(1))
     check(workload, sketch, on, target, feeds, reference(workload.dag, feeds, np.float64))
-    assert "@llvm.prefetch" in load(workload, sketch, on, target).ir
+    assert PANEL in load(workload, sketch, on, target).ir
     assert find((sketch,), older) is sketch
     plain = load(workload, sketch, off, target).ir
-    assert "@llvm.prefetch" not in plain
+    assert PANEL not in plain
     assert load(workload, sketch, older, target).ir == plain
+
+
+def test_results_are_asked_for_before_a_long_sum():
+    target = host()
+    long = network({"x": (23, 384)}, product, target).steps[0].workload
+    short = network({"x": (23, 5)}, lambda b: b.emit("MatMul", "x", b.constant(ONES)), target)
+    for workload, asked in ((long, True), (short.steps[0].workload, False)):
+        assert workload is not None
+        sketch = sketches(workload, target)[0]
+        loaded = load(workload, sketch, sketch.schedule(sketch.default()), target)
+        assert (RESULT in loaded.ir) is asked
