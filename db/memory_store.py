@@ -244,6 +244,14 @@ class MemoryStore(Store):
     ) -> dict[str, tuple[MeasureRecord, ...]]:
         return {key: self._of(key, scope) for key in workload_keys}
 
+    def outcomes(
+        self, workload_keys: Sequence[str], scope: RecordScope
+    ) -> dict[str, tuple[MeasureRecord, ...]]:
+        return {
+            key: tuple(map(_outcome, found))
+            for key, found in self.history(workload_keys, scope).items()
+        }
+
     def model_rows(
         self, scope: RecordScope, limit: int | None = None, without: Sequence[str] = ()
     ) -> ModelRows:
@@ -423,3 +431,8 @@ def _imported(run_id: str, scope: RecordScope, started: float) -> RunInfo:
 
 def _finite(estimates: Mapping[str, float]) -> dict[str, float]:
     return {name: seconds for name, seconds in estimates.items() if 0 <= seconds < math.inf}
+
+
+def _outcome(record: MeasureRecord) -> MeasureRecord:
+    times = (record.latency,) if record.valid else ()
+    return replace(record, times=times, predicted=None, build_seconds=0.0, extra={})

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from itertools import repeat
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -47,6 +48,16 @@ _COLUMNS = (
     cast(_R.extra, Text),
     _R.features,
 )
+_OUTCOME_COLUMNS = (
+    _R.run_id,
+    _R.round_index,
+    cast(_R.schedule, Text),
+    _R.latency,
+    _R.error,
+    _R.message,
+    _R.noisy,
+    _R.created_at,
+)
 _MODEL_COLUMNS = (_R.workload_id, _R.latency, _R.error, _R.features)
 
 RecordQuery = Select[*tuple[Any, ...]]
@@ -60,6 +71,16 @@ def record_query() -> RecordQuery:
 def record_columns() -> RecordQuery:
     """What a `RecordReader` reads, of rows and in an order that the caller chooses."""
     return select(*_COLUMNS)
+
+
+def named_record_columns() -> RecordQuery:
+    """What `RecordReader.read_named` takes; the query joins workloads and runs."""
+    return select(*_COLUMNS, WorkloadRow.workload_key, TuningRunRow.run_key)
+
+
+def outcome_columns() -> RecordQuery:
+    """What `RecordReader.read_outcomes` reads."""
+    return select(*_OUTCOME_COLUMNS)
 
 
 def model_columns() -> RecordQuery:
@@ -132,9 +153,12 @@ class StoredExtra(Mapping[str, Any]):
 class RecordReader:
     """Turns record rows into records; remembers the keys behind the ids for one transaction."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(
+        self, connection: Connection, workloads: Mapping[int, str] = MappingProxyType({})
+    ) -> None:
+        """`workloads` are keys by row id, as far as the caller knows them."""
         self._connection = connection
-        self._workloads: dict[int, str] = {}
+        self._workloads = dict(workloads)
         self._runs: dict[int, str] = {}
         self._scopes: dict[int, RecordScope] = {}
 
@@ -145,6 +169,41 @@ class RecordReader:
             self._learn(rows)
             return self._records(rows)
 
+    def read_named(self, rows: Sequence[Any], scope: RecordScope) -> list[MeasureRecord]:
+        """The records of rows over `named_record_columns()`, all of one scope."""
+        for row in rows:
+            self._workloads[row[1]], self._runs[row[3]] = row[-2], row[-1]
+            self._scopes[row[2]] = scope
+        return [record for _, record in self._records([row[:-2] for row in rows])]
+
+    def read_outcomes(
+        self, query: RecordQuery, key: str, scope: RecordScope
+    ) -> list[MeasureRecord]:
+        """The records of a query over `outcome_columns()` of one workload and scope."""
+        with collector_paused():
+            rows = self._connection.execute(query).all()
+            if not rows:
+                return []
+            runs, rounds, schedules, latencies, *rest = zip(*rows, strict=True)
+            errors, messages, noisy, created = rest
+            self._learn_runs(set(runs))
+            columns: dict[str, Iterable[Any]] = {
+                "workload_key": repeat(key),
+                "scope": repeat(scope),
+                "schedule": _schedules(schedules),
+                "times": [() if seconds is None else (seconds,) for seconds in latencies],
+                "error": map(_KINDS.__getitem__, errors),
+                "message": messages,
+                "predicted": repeat(None),
+                "run_id": map(self._runs.__getitem__, runs),
+                "round_index": rounds,
+                "created": created,
+                "build_seconds": repeat(0.0),
+                "noisy": noisy,
+                "extra": map(dict, repeat(())),
+            }
+            return _made(columns, len(rows))
+
     def _records(self, rows: Sequence[Any]) -> list[tuple[int, MeasureRecord]]:
         if not rows:
             return []
@@ -153,9 +212,7 @@ class RecordReader:
         columns: dict[str, Iterable[Any]] = {
             "workload_key": map(self._workloads.__getitem__, workloads),
             "scope": map(self._scopes.__getitem__, targets),
-            "schedule": [
-                Schedule(data["sketch"], data["knobs"]) for data in map(orjson.loads, schedules)
-            ],
+            "schedule": _schedules(schedules),
             "times": [tuple(map(float, seconds)) for seconds in map(orjson.loads, times)],
             "error": map(_KINDS.__getitem__, errors),
             "message": messages,
@@ -174,12 +231,18 @@ class RecordReader:
         connection = self._connection
         unknown = {row[1] for row in rows} - self._workloads.keys()
         self._workloads |= workload_keys(connection, unknown)
-        for part in batched({row[3] for row in rows} - self._runs.keys(), BATCH):
-            runs = select(TuningRunRow.id, TuningRunRow.run_key)
-            found = connection.execute(runs.where(TuningRunRow.id.in_(part)))
-            self._runs.update((id_, key) for id_, key in found)
+        self._learn_runs({row[3] for row in rows})
         if any(row[2] not in self._scopes for row in rows):
             self._scopes = scopes(connection)
+
+    def _learn_runs(self, ids: set[int]) -> None:
+        for part in batched(ids - self._runs.keys(), BATCH):
+            query = select(TuningRunRow.id, TuningRunRow.run_key).where(TuningRunRow.id.in_(part))
+            self._runs.update((id_, key) for id_, key in self._connection.execute(query))
+
+
+def _schedules(texts: Iterable[str]) -> list[Schedule]:
+    return [Schedule(data["sketch"], data["knobs"]) for data in map(orjson.loads, texts)]
 
 
 def _made(columns: Mapping[str, Iterable[Any]], count: int) -> list[MeasureRecord]:

@@ -6,10 +6,10 @@ In: an open connection.  Out: the frozen values of `db.values` and `engine.recor
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, and_, bindparam, func, select
 from sqlalchemy.orm import DeclarativeBase
 
 from db.models import (
@@ -28,16 +28,19 @@ from db.models import (
 )
 from db.rows import (
     BATCH,
+    RecordQuery,
     RecordReader,
     collector_paused,
     model_columns,
+    named_record_columns,
+    outcome_columns,
     read_model_rows,
     record_columns,
     record_query,
     scope_of,
     scopes,
 )
-from db.sql_write import find_target
+from db.sql_write import SCOPE_COLUMNS, find_target, scope_values
 from db.values import (
     CompiledInfo,
     EvaluationInfo,
@@ -78,16 +81,40 @@ def find_workloads(connection: Connection, keys: Iterable[str]) -> dict[int, str
 def history(
     connection: Connection, keys: Sequence[str], scope: RecordScope
 ) -> dict[str, tuple[MeasureRecord, ...]]:
-    found: dict[str, list[MeasureRecord]] = {key: [] for key in keys}
     target = find_target(connection, scope)
     ids = find_workloads(connection, keys)
-    if target is not None:
-        reader = RecordReader(connection)
-        with collector_paused():
-            for id_, key in ids.items():
-                query = record_query().where(_R.target_id == target, _R.workload_id == id_)
-                found[key] = [record for _, record in reader.read(query)]
-    return {key: tuple(records) for key, records in found.items()}
+    reader = RecordReader(connection, {id_: clean_text(key) for id_, key in ids.items()})
+
+    def one(id_: int) -> list[MeasureRecord]:
+        query = record_query().where(_R.target_id == target, _R.workload_id == id_)
+        return [record for _, record in reader.read(query)]
+
+    return _by_key(keys, ids if target is not None else {}, one)
+
+
+def outcomes(
+    connection: Connection, keys: Sequence[str], scope: RecordScope
+) -> dict[str, tuple[MeasureRecord, ...]]:
+    target = find_target(connection, scope)
+    ids = find_workloads(connection, keys)
+    reader = RecordReader(connection)
+
+    def one(id_: int) -> list[MeasureRecord]:
+        query = outcome_columns().where(_R.target_id == target, _R.workload_id == id_)
+        return reader.read_outcomes(query.order_by(_R.id), clean_text(ids[id_]), scope)
+
+    return _by_key(keys, ids if target is not None else {}, one)
+
+
+def _by_key(
+    keys: Sequence[str], ids: Mapping[int, str], read: Callable[[int], list[MeasureRecord]]
+) -> dict[str, tuple[MeasureRecord, ...]]:
+    """What `read` gives for each workload, without a search for cycles between two of them."""
+    found: dict[str, tuple[MeasureRecord, ...]] = dict.fromkeys(keys, ())
+    with collector_paused():
+        for id_, key in ids.items():
+            found[key] = tuple(read(id_))
+    return found
 
 
 def model_rows(
@@ -106,15 +133,22 @@ def model_rows(
 def best(
     connection: Connection, keys: Sequence[str], scope: RecordScope
 ) -> dict[str, MeasureRecord]:
-    target = find_target(connection, scope)
-    ids = find_workloads(connection, keys)
-    if target is None or not ids:
-        return {}
+    asked = {clean_text(key): key for key in keys}
+    found: dict[str, MeasureRecord] = {}
+    for part in batched(asked, BATCH):
+        rows = connection.execute(_BEST, scope_values(scope) | {"keys": part}).all()
+        reader = RecordReader(connection)
+        found |= {record.workload_key: record for record in reader.read_named(rows, scope)}
+    return {key: found[clean] for clean, key in asked.items() if clean in found}
+
+
+def _best_query() -> RecordQuery:
+    """Of each workload in `keys` under a scope the fastest record, with its workload and run."""
     inner = MeasureRecordRow.__table__.alias("fastest")
     fastest = (
         select(inner.c.id)
         .where(
-            inner.c.target_id == target,
+            inner.c.target_id == TargetRow.id,
             inner.c.workload_id == WorkloadRow.id,
             inner.c.latency.is_not(None),
         )
@@ -122,13 +156,18 @@ def best(
         .limit(1)
         .scalar_subquery()
     )
-    reader = RecordReader(connection)
-    found: dict[str, MeasureRecord] = {}
-    for part in batched(ids, BATCH):
-        query = record_columns().select_from(WorkloadRow).join(_R, _R.id == fastest)
-        for _, record in reader.read(query.where(WorkloadRow.id.in_(part))):
-            found[record.workload_key] = record
-    return {key: found[clean_text(key)] for key in keys if clean_text(key) in found}
+    same = [getattr(TargetRow, name) == bindparam(name) for name in SCOPE_COLUMNS]
+    return (
+        named_record_columns()
+        .select_from(WorkloadRow)
+        .join(TargetRow, and_(*same))
+        .join(_R, _R.id == fastest)
+        .join(TuningRunRow, TuningRunRow.id == _R.run_id)
+        .where(WorkloadRow.workload_key.in_(bindparam("keys", expanding=True)))
+    )
+
+
+_BEST = _best_query()
 
 
 def top(connection: Connection, key: str, scope: RecordScope, k: int) -> tuple[MeasureRecord, ...]:

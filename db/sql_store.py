@@ -176,6 +176,11 @@ class SqlStore(Store):
     ) -> dict[str, tuple[MeasureRecord, ...]]:
         return self._read(sql_read.history, tuple(workload_keys), scope)
 
+    def outcomes(
+        self, workload_keys: Sequence[str], scope: RecordScope
+    ) -> dict[str, tuple[MeasureRecord, ...]]:
+        return self._read(sql_read.outcomes, tuple(workload_keys), scope)
+
     def model_rows(
         self, scope: RecordScope, limit: int | None = None, without: Sequence[str] = ()
     ) -> ModelRows:

@@ -92,17 +92,21 @@ def target_id(connection: Connection, scope: RecordScope) -> int:
     found = find_target(connection, scope)
     if found is not None:
         return found
-    insert_new(connection, TargetRow, [_scope_values(scope) | {"description": {}}])
+    insert_new(connection, TargetRow, [scope_values(scope) | {"description": {}}])
     return cast(int, find_target(connection, scope))
 
 
 def find_target(connection: Connection, scope: RecordScope) -> int | None:
     """The id of the scope, None where unknown."""
-    query = select(TargetRow.id).filter_by(**_scope_values(scope))
+    query = select(TargetRow.id).filter_by(**scope_values(scope))
     return connection.execute(query).scalar()
 
 
-def _scope_values(scope: RecordScope) -> dict[str, Any]:
+SCOPE_COLUMNS = ("target_key", "threads", "timing_mode", "generator_version")
+
+
+def scope_values(scope: RecordScope) -> dict[str, Any]:
+    """The columns of `targets` by which a scope is known."""
     return {
         "target_key": clean_text(scope.target_key),
         "threads": int(scope.threads),

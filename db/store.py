@@ -164,6 +164,15 @@ class Store(ABC):
         """Every trial, failed ones too, of each workload asked for; empty where none is."""
 
     @abstractmethod
+    def outcomes(
+        self, workload_keys: Sequence[str], scope: RecordScope
+    ) -> dict[str, tuple[MeasureRecord, ...]]:
+        """As `history`, but of each record only what choosing the next trials asks for.
+
+        That is everything but `extra`, `predicted`, `build_seconds` and all times but the fastest.
+        """
+
+    @abstractmethod
     def model_rows(
         self, scope: RecordScope, limit: int | None = None, without: Sequence[str] = ()
     ) -> ModelRows:

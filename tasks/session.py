@@ -131,7 +131,7 @@ class TuningSession:
             self.store.register_network(network.name, network.content_hash, own, network.source)
         self._open_run()
         keys = [t.key for t in self.search_tasks]
-        found = self.store.history(keys, self.scope)
+        found = self.store.outcomes(keys, self.scope)
         self.history = {key: list(found[key]) for key in keys}
         own = in_order(self.history)
         others = samples_elsewhere(self.store, self.scope, keys, len(own))

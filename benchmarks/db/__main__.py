@@ -47,6 +47,9 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--repeats", type=int, default=7)
     names = [figure.name for figure in FIGURES]
     parser.add_argument("--rows", nargs="+", choices=names, default=names, help="figures to take")
+    parser.add_argument(
+        "--note", default="", help="a sentence for the page, such as of the machine"
+    )
     parser.add_argument("--page", type=Path, default=PAGE, help="the page to write, or - for none")
     return parser
 
@@ -84,6 +87,7 @@ def main() -> None:
     runs = fill(options.url, options.records, lambda line: print(line, file=sys.stderr, flush=True))
     chosen = [figure for figure in FIGURES if figure.name in options.rows]
     heading, text = section(options.url, runs, chosen, options.repeats)
+    text += f"\n{options.note}\n" if options.note else ""
     print(f"\n{heading}\n\n{text}")
     if str(options.page) != "-":
         old = options.page.read_text(encoding="utf-8") if options.page.exists() else ""

@@ -124,7 +124,7 @@ def _prepare(store: Store, run: world.Run) -> None:
     store.register_target(run.scope, {"vector_bits": 256})
     store.start_run([name], run.scope, run_id=run.run_id, machine=run.machine)
     assert len(store.rounds(run.run_id)) == world.ROUNDS
-    own = in_order(store.history(run.keys, run.scope))
+    own = in_order(store.outcomes(run.keys, run.scope))
     samples_elsewhere(store, run.scope, run.keys, len(own))
     store.finish_run(run.run_id, RunStatus.FINISHED)
 

@@ -125,6 +125,22 @@ class TestRecords:
         assert found.message == "core\ufffddump ? \U0001f600"
         assert found.extra == {"a\ufffd": "\ufffd"}
 
+    def test_outcomes_are_history_without_what_the_search_does_not_ask(self, store: Store) -> None:
+        given = [
+            record(0, run_id="r", round_index=2, noisy=True, times=(3e-3, 1e-3, 2e-3)),
+            failed(1),
+            record(2, key="conv-b"),
+            record(3, scope=OTHER_SCOPES[0]),
+        ]
+        store.add_records(given)
+        found = store.outcomes(["conv-a", "conv-b", "never"], SCOPE)
+        less = {"predicted": None, "build_seconds": 0.0, "extra": {}}
+        assert found == {
+            "conv-a": (replace(given[0], times=(1e-3,), **less), replace(given[1], **less)),
+            "conv-b": (replace(given[2], times=(1e-3,), **less),),
+            "never": (),
+        }
+
     def test_odd_keys_and_large_numbers(self, store: Store) -> None:
         key = "conv'a%s:1;\"--\u00e9" + "x" * 3000
         given = record(2**62, key=key, run_id="100%", extra={"big": 2**80, "deep": [{"x": None}]})
