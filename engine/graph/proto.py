@@ -78,10 +78,12 @@ def opsets_of(imports: Any) -> dict[str, int]:
 def tensor_array(tensor: TensorProto, base_dir: Path, where: str) -> Array:
     """The tensor's values, half precision widened to float32."""
     try:
+        if min(tensor.dims, default=0) < 0:
+            raise ValueError(f"its shape is {list(tensor.dims)}")
         if tensor.data_location == TensorProto.EXTERNAL:
             return widen(_external(tensor, base_dir, where))
         return widen(numpy_helper.to_array(tensor))
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OSError) as error:
         name = tensor.name or "unnamed"
         raise ModelError(f"tensor '{name}' is damaged", where=where, why=str(error)) from error
 

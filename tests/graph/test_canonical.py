@@ -276,3 +276,10 @@ def test_a_name_is_computed_once() -> None:
     twice = [node("Relu", "x", "y"), node("Neg", "x", "y")]
     with pytest.raises(ModelError, match="'y' has been computed before"):
         load_proto(model(twice, {"x": (3,)}, ["y"]))
+
+
+def test_a_constant_with_a_negative_dimension_is_refused() -> None:
+    proto = model([node("Add", "x w", "y")], {"x": (3,)}, ["y"], {"w": floats(3)})
+    proto.graph.initializer[0].dims[:] = [-3]
+    with pytest.raises(ModelError, match=r"'w' is damaged.*\[-3\]"):
+        load_proto(proto)
