@@ -61,7 +61,9 @@ def show_url(url: URL) -> str:
     """The URL for people: a bare path for SQLite, no password."""
     if url.get_backend_name() == "sqlite":
         return url.database or ""
-    return url.set(drivername="postgresql").render_as_string(hide_password=True)
+    if url.get_backend_name() in ("postgresql", "postgres"):
+        url = url.set(drivername="postgresql")
+    return url.render_as_string(hide_password=True)
 
 
 def connect(url: str) -> Engine:

@@ -52,7 +52,7 @@ class TestUrls:
         ("url", "message"),
         [
             ("", "URL is empty"),
-            ("mysql://host/db", "no such kind of database: mysql"),
+            ("mysql://u:pw@host/db", r"mysql://u:\*\*\*@host/db: no such kind of database: mysql"),
             ("postgresql://host:port/db", "not a database URL"),
             ("http://x", "no such kind of database: http"),
             ("/no/such/folder/x.db", "folder does not exist"),
