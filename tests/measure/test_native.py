@@ -139,3 +139,29 @@ def test_seed_changes_the_inputs() -> None:
         _, expected = NativeRunner(options, (0,)).prepare(problem, None)
         results.append(expected["y"])
     assert np.array_equal(results[0], results[1]) and not np.array_equal(results[0], results[2])
+
+
+def test_numbers_are_kept_for_the_next_round() -> None:
+    """Coming back to a problem brings the very same inputs and reference; candidates are gone."""
+    runner, task = loaded(), conv_task()
+    first = runner._data
+    other = Problem("other", task.workload, task.target, 1, TimingMode.HOT)
+    positive, expected = runner.prepare(other, None)
+    assert runner._data is not first and not runner.held_bytes()
+    problem = Problem(task.key, task.workload, task.target, 1, TimingMode.COLD_WEIGHTS)
+    again, known = runner.prepare(problem, (positive, {"y": expected["y"] + 1.0}))
+    assert runner._data is first and again == first.positive
+    assert all(known[name] is first.expected[name] for name in known)
+    with pytest.raises(KeyError):
+        runner.sample(1, 1)
+
+
+def test_old_numbers_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.measure.native._KEPT_BYTES", 1)
+    runner, task = loaded(), conv_task()
+    first = runner._data
+    runner.prepare(Problem("other", task.workload, task.target, 1, TimingMode.HOT), None)
+    problem = Problem(task.key, task.workload, task.target, 1, TimingMode.COLD_WEIGHTS)
+    runner.prepare(problem, None)
+    assert runner._data is not first
+    np.testing.assert_array_equal(runner._data.expected["y"], first.expected["y"])
