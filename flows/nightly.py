@@ -95,6 +95,7 @@ def nightly(job: NightlyParameters) -> NightReport:
             if session.stop.is_set() or window.left < longest:
                 why = "stopped on request" if session.stop.is_set() else "no time left"
                 results.append(_skipped(name, model, why))
+                progress.say(f"{name}: skipped: {why}")
                 continue
             before = window.used
             found = _finish(job, name, model, digest, run_id, estimates.get(name, (None, 0))[0])
