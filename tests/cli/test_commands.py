@@ -10,6 +10,7 @@ import pytest
 from db.store import open_store
 from engine.records import MeasureRecord, RecordScope, Schedule
 from engine.target import host
+from flows.commands.run import write_arrays
 from tests.cli.conftest import Run
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
@@ -126,6 +127,32 @@ def test_run_refuses_files_that_hold_no_arrays(
     (tmp_path / "in.npz").write_bytes(content)
     found = run("run", compiled, "--input", tmp_path / "in.npz", "-o", tmp_path / "out.npz")
     assert found.code == 2 and "not an .npz file" in found.err
+
+
+def test_run_refuses_a_single_array(run: Run, compiled: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "in.npy", np.zeros((1, 784), np.float32))
+    found = run("run", compiled, "--input", tmp_path / "in.npy", "-o", tmp_path / "out.npz")
+    assert found.code == 2 and "single array" in found.err
+
+
+@pytest.mark.parametrize(("offset", "value"), [(10, 99), (8, 1)])  # unknown method, encrypted
+def test_run_refuses_members_that_it_cannot_read(
+    run: Run, compiled: Path, tmp_path: Path, offset: int, value: int
+) -> None:
+    np.savez(tmp_path / "in.npz", input=np.zeros((1, 784), np.float32))
+    content = bytearray((tmp_path / "in.npz").read_bytes())
+    content[content.index(b"PK\x01\x02") + offset] = value
+    (tmp_path / "in.npz").write_bytes(content)
+    found = run("run", compiled, "--input", tmp_path / "in.npz", "-o", tmp_path / "out.npz")
+    assert found.code == 2 and "not an .npz file" in found.err
+
+
+def test_arrays_of_any_name_are_written(tmp_path: Path) -> None:
+    arrays = {name: np.arange(3.0) for name in ("file", "allow_pickle", "a/b", "ü 'x'")}
+    write_arrays(tmp_path / "out.npz", arrays)
+    with np.load(tmp_path / "out.npz", allow_pickle=False) as found:
+        assert set(found.files) == set(arrays)
+        assert all((found[name] == array).all() for name, array in arrays.items())
 
 
 @pytest.mark.parametrize("cut", [0, 10, 1000])
