@@ -27,13 +27,15 @@ class Affine:
 
     def __add__(self, other: Affine | int) -> Affine:
         if isinstance(other, int):
-            return Affine(self.terms, self.const + other)
+            return Affine(self.terms, self.const + other) if other else self
         return Affine.of(self.terms + other.terms, self.const + other.const)
 
     def __sub__(self, other: Affine | int) -> Affine:
         return self + (other * -1 if isinstance(other, Affine) else -other)
 
     def __mul__(self, factor: int) -> Affine:
+        if factor == 1:
+            return self
         if not factor:
             return Affine()
         return Affine(tuple((k, v * factor) for k, v in self.terms), self.const * factor)
@@ -50,6 +52,12 @@ class Affine:
 
     def substitute(self, values: Mapping[str, Affine]) -> Affine:
         """Each axis replaced by the expression that `values` holds for it."""
+        if not self.terms:
+            return self
+        if len(self.terms) == 1:  # by far the most frequent case of unrolled code
+            ((name, coeff),) = self.terms
+            found = values.get(name)
+            return self if found is None else found * coeff + self.const
         total: dict[str, int] = {}
         const = self.const
         for name, coeff in self.terms:
