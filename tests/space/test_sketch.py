@@ -125,3 +125,16 @@ def test_wider_registers_give_other_choices():
     work = WORKLOADS["product"]
     lanes = {sketches(work(), named(n))[0].tilings[0].lanes for n in ("sse42", "avx2", "avx512")}
     assert lanes == {4, 8, 16}
+
+
+@pytest.mark.parametrize("sketch", ALL)
+def test_the_model_counts_the_work_that_threads_share(sketch, rng):
+    rows = legal_rows(sketch, rng)
+    found = np.exp2(sketch.features(rows)[:, FEATURES.index("work_items")].astype(np.float64)) - 1
+    columns, n = sketch.columns(rows), len(rows)
+    if sketch.skeleton.shared:
+        outside = np.prod([a.extent for a in sketch.skeleton.shared])
+        expected = np.full(n, float(len(sketch.tilings) * outside))
+    else:
+        expected = sum(t.block_trips(columns, n) for t in sketch.tilings).astype(np.float64)
+    np.testing.assert_allclose(found, expected, rtol=1e-3)
