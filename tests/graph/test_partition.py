@@ -211,7 +211,7 @@ def test_squares_join_the_reduction_that_reads_them():
 
 
 def test_equal_computations_are_one_task_with_a_weight():
-    nodes = [conv("x", "w", "a", **PADS), conv("a", "w2", "b", **PADS), conv("b", "w", "y")]
+    nodes = [conv("x", "w", "a", **PADS), conv("a", "w2", "c", **PADS), conv("c", "w", "y")]
     graph, low = lowered(nodes, IMAGE, ["y"], {**W, "w2": floats(16, 16, 3, 3, seed=5)})
     assert [t.weight for t in extract_search_tasks(low)] == [2, 1]
     twice = extract_search_tasks([(low, 2), (low, 1)], threads=2)
