@@ -55,7 +55,7 @@ class Runner(Protocol):
     def __init__(self, options: Mapping[str, Any], cores: tuple[int, ...]) -> None: ...
 
     def prepare(self, problem: Problem, reference: Any) -> Any:
-        """Turn to a problem; gives its reference result, which is `reference` if that is known."""
+        """Turn to a problem; gives its reference result, equal to `reference` if that is known."""
 
     def load(self, number: int, schedule: Schedule, built: Built) -> tuple[float, float]:
         """Load and run once; (relative error, seconds).  CandidateError if it is wrong."""

@@ -49,7 +49,7 @@ class TestRunner:
         runner.drop(1)
         runner.drop(1)
         again = pickle.loads(pickle.dumps(reference))
-        assert runner.prepare(problem(), again) is again
+        assert pickle.dumps(runner.prepare(problem(), again)) == pickle.dumps(again)
         assert 0.0 <= runner.load(2, good(), built)[0] < 1e-3
 
     @pytest.mark.parametrize("mode", list(TimingMode))
