@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.expr import ComputeDag
-from engine.space.winograd import weight_transform
+from engine.space.winograd import TILES, weight_transform
 
 TRANSFORMS: dict[str, Callable[[NDArray[np.float32]], NDArray[np.float32]]] = {
-    "winograd2": lambda w: weight_transform(2, w),
-    "winograd4": lambda w: weight_transform(4, w),
+    algorithm: partial(weight_transform, tile) for algorithm, tile in TILES.items()
 }
 """Name in `Placeholder.derive` -> the transform."""
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.space.tiling import Columns, Tiling
+from engine.space.winograd import TILES
 from engine.target import Target
 
 if TYPE_CHECKING:
@@ -66,8 +67,7 @@ def features(sketch: Sketch, matrix: NDArray[np.int64]) -> NDArray[np.float32]:
 
 
 def _tile_of(algorithm: str) -> float:
-    digits = "".join(c for c in algorithm.split(".")[0] if c.isdigit())
-    return float(digits) if digits else 0.0
+    return float(max(TILES.get(algorithm.partition(".")[0], (0, 0))))
 
 
 def _group(tiling: Tiling, columns: Columns, n: int) -> dict[str, Floats | float]:

@@ -1,20 +1,20 @@
-"""Alternative computations of one workload: Winograd's minimal filtering instead of the direct sum.
+"""Alternative computations of one workload: minimal filtering instead of the direct sum.
 
-F(m x m, 3 x 3) computes m x m outputs of a 3x3 convolution from (m+2)^2 products instead of 9 m^2
-(Lavin & Gray, "Fast Algorithms for Convolutional Neural Networks", 2015).  A tile row of `tw` tiles
-and `rows` such rows form one step `tb`:
+F(m x m', r x r') computes m m' outputs of a convolution with r x r' taps from
+(m + r - 1)(m' + r' - 1) products instead of m m' r r' (Lavin & Gray, "Fast Algorithms for
+Convolutional Neural Networks", 2015; `engine.space.filtering` has the matrices).  A tile row of
+`tw` tiles and `rows` such rows form one step `tb`:
 
-    V[tb, p, ic, x, y] = B^T d B      for the (m+2)^2 inputs of tile p
-    M[tb, p, oc, x, y] += V[tb, p, ic, x, y] * U[x, y, ic, oc]        U = G w G^T, at compile time
-    Y[n, oc, r, c]     = A^T M A      for the m^2 outputs of tile p
+    V[tb, p, ic, x, y] = B^T d B'     for the (m + r - 1)(m' + r' - 1) inputs of tile p
+    M[tb, p, oc, x, y] += V[tb, p, ic, x, y] * U[x, y, ic, oc]        U = G w G', at compile time
+    Y[n, oc, r, c]     = A^T M A'     for the m m' outputs of tile p
 
-In three dimensions the depth is summed directly: V is made for every input slice `d`, and M also
-sums over the kernel's depth.
+Along an axis with one tap m is 1 and nothing changes.  In three dimensions the depth is summed
+directly: V is made for every input slice `d`, and M also sums over the kernel's depth.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -22,65 +22,64 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.expr import Affine, Axis, Binary, ComputeDag, Placeholder, Read, Stage, var
+from engine.space.filtering import filtering
 
-Rows = tuple[tuple[float, ...], ...]
+Tile = tuple[int, int]
 
-_BT: dict[int, Rows] = {
-    2: ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
-    4: (
-        (4, 0, -5, 0, 1, 0), (0, -4, -4, 1, 1, 0), (0, 4, -4, -1, 1, 0),
-        (0, -2, -1, 2, 1, 0), (0, 2, -1, -2, 1, 0), (0, 4, 0, -5, 0, 1),
-    ),
+_TILES: dict[Tile, tuple[Tile, ...]] = {
+    (3, 3): ((2, 2), (4, 4)), (5, 5): ((2, 2),),
+    (1, 3): ((1, 2), (1, 4)), (1, 5): ((1, 2), (1, 4)), (1, 7): ((1, 2), (1, 4)),
+    (3, 1): ((2, 1), (4, 1)), (5, 1): ((2, 1), (4, 1)), (7, 1): ((2, 1), (4, 1)),
 }  # fmt: skip
-_AT: dict[int, Rows] = {
-    2: ((1, 1, 1, 0), (0, 1, -1, -1)),
-    4: (
-        (1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1),
-    ),
-}  # fmt: skip
-_G: dict[int, Rows] = {
-    2: ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1)),
-    4: (
-        (1 / 4, 0, 0), (-1 / 6, -1 / 6, -1 / 6), (-1 / 6, 1 / 6, -1 / 6),
-        (1 / 24, 1 / 12, 1 / 6), (1 / 24, -1 / 12, 1 / 6), (0, 0, 1),
-    ),
-}  # fmt: skip
+"""Taps of a window -> tiles of outputs."""
 
-ERROR = {2: 2e-6, 4: 2e-5}
-"""Output tile -> bound on a layer's error relative to its largest output.
+ERROR = {
+    "winograd2": 2e-5, "winograd4": 2e-5, "winograd1x2": 5e-6, "winograd2x1": 5e-6,
+    "winograd1x4": 2e-5, "winograd4x1": 2e-5,
+}  # fmt: skip
+"""Algorithm -> bound on a layer's error relative to its largest output.
 
-Seen on convolutions of the built-in ResNets with normal data: 9e-7 and 1.4e-5.
+Seen with normal data: 9e-7 for F(2x2, 3x3), 1.4e-5 for F(4x4, 3x3), 7e-6 for F(2x2, 5x5), 2e-6 for
+F(2, 7), 1e-5 for F(4, 7).
 """
 
 BOUND = {"strict": 0.0, "default": 1e-4, "fast": 1e-3}
 
 
-def weight_transform(m: int, weight: NDArray[np.float32]) -> NDArray[np.float32]:
-    """U[x, y, (kd,) ic, oc] of weights [oc, ic, (kd,) 3, 3], computed in float64."""
-    g = np.array(_G[m], dtype=np.float64)
+def algorithm_of(tile: Tile) -> str:
+    """ "winograd4" for tiles of 4 x 4 outputs, "winograd1x4" for 1 x 4."""
+    rows, columns = tile
+    return f"winograd{rows}" if rows == columns else f"winograd{rows}x{columns}"
+
+
+TILES = {algorithm_of(tile): tile for tiles in _TILES.values() for tile in tiles}
+"""Algorithm -> its tile of outputs."""
+
+
+def weight_transform(tile: Tile, weight: NDArray[np.float32]) -> NDArray[np.float32]:
+    """U[x, y, (kd,) ic, oc] of weights [oc, ic, (kd,) kh, kw], computed in float64."""
+    taps = [np.array(filtering(m, r).taps) for m, r in zip(tile, weight.shape[-2:], strict=True)]
     form = "xa,oiab,yb->xyio" if weight.ndim == 4 else "xa,oidab,yb->xydio"
-    out = np.einsum(form, g, weight.astype(np.float64), g, optimize=True)
+    out = np.einsum(form, taps[0], weight.astype(np.float64), taps[1], optimize=True)
     return np.ascontiguousarray(out, dtype=np.float32)
 
 
 def allowed(algorithm: str, accuracy: str) -> bool:
     """Whether an accuracy bound permits an algorithm ("direct", "winograd4.rows2")."""
-    tile = re.match(r"winograd(\d+)", algorithm)
-    return tile is None or ERROR[int(tile[1])] <= BOUND[accuracy]
+    return ERROR.get(algorithm.partition(".")[0], 0.0) <= BOUND[accuracy]
 
 
 def alternatives(dag: ComputeDag, accuracy: str) -> Iterator[ComputeDag]:
     """The DAG itself, then every other computation that the accuracy bound allows."""
     yield dag
     stage = dag.anchor
-    if not _is_conv3x3(dag, stage):
+    if not _is_plain_convolution(dag, stage):
         return
     height, width = (a.extent for a in stage.axes[-2:])
-    for m in ERROR:
-        if not allowed(f"winograd{m}", accuracy) or min(height, width) < m:
+    for tile in _TILES[_taps(stage)]:
+        if not allowed(algorithm_of(tile), accuracy) or height < tile[0] or width < tile[1]:
             continue
-        rows = -(-height // m)
-        columns = -(-width // m)
+        rows, columns = -(-height // tile[0]), -(-width // tile[1])
         seen = set()
         for wanted in (1, 2, 4, rows):
             steps = -(-rows // wanted)
@@ -88,12 +87,17 @@ def alternatives(dag: ComputeDag, accuracy: str) -> Iterator[ComputeDag]:
             if block in seen or (block != rows and block * columns < 6):
                 continue
             seen.add(block)
-            yield _winograd(dag, stage, m, block)
+            yield _winograd(dag, stage, tile, block)
 
 
-def _is_conv3x3(dag: ComputeDag, stage: Stage) -> bool:
-    """Whether a stage is a dense 2-D or 3-D convolution, 3x3 of stride 1 in its last two axes, with
-    constant weights."""
+def _taps(stage: Stage) -> Tile:
+    height, width = (a.extent for a in stage.reduce_axes[-2:])
+    return height, width
+
+
+def _is_plain_convolution(dag: ComputeDag, stage: Stage) -> bool:
+    """Whether a stage is a dense 2-D or 3-D convolution with constant weights whose window in the
+    last two axes has stride 1 and is one of those with tiles."""
     body = stage.body
     rank = len(stage.axes)
     if stage.reducer != "sum" or rank not in (4, 5) or len(stage.reduce_axes) != rank - 1:
@@ -107,7 +111,7 @@ def _is_conv3x3(dag: ComputeDag, stage: Stage) -> bool:
     kernel = [var(a.name) for a in stage.reduce_axes]
     if weight.index != (own[1], *kernel):
         return False
-    if [a.extent for a in stage.reduce_axes[-2:]] != [3, 3] or len(data.index) != rank:
+    if _taps(stage) not in _TILES or len(data.index) != rank:
         return False
     offsets = [data.index[d] - own[d] - kernel[d - 1] for d in (rank - 2, rank - 1)]
     if data.index[:2] != (own[0], kernel[0]) or any(o.terms for o in offsets):
@@ -115,20 +119,20 @@ def _is_conv3x3(dag: ComputeDag, stage: Stage) -> bool:
     return any(p.name == weight.tensor and p.constant for p in dag.placeholders)
 
 
-def _winograd(dag: ComputeDag, conv: Stage, m: int, block: int) -> ComputeDag:
+def _winograd(dag: ComputeDag, conv: Stage, tile: Tile, block: int) -> ComputeDag:
     """The DAG with `conv` replaced by transform, product and inverse transform."""
     body = conv.body
     assert isinstance(body, Binary) and isinstance(body.x, Read) and isinstance(body.y, Read)
     data, weight = body.x, body.y
     n, oc, *depth, rows, cols = conv.axes
     ic, *kernel_depth = conv.reduce_axes[:-2]
-    size, columns = m + 2, -(-cols.extent // m)
-    tile_rows = -(-rows.extent // m)
+    down, along = (filtering(m, r) for m, r in zip(tile, _taps(conv), strict=True))
+    tile_rows, columns = -(-rows.extent // tile[0]), -(-cols.extent // tile[1])
     tb, p = Axis("tb", -(-tile_rows // block)), Axis("p", block * columns)
     ti, tw = Axis("ti", block), Axis("tw", columns)
     at = var("ti") * columns + var("tw")
-    row = var("tb") * (block * m) + var("ti") * m
-    column = var("tw") * m
+    row = var("tb") * (block * tile[0]) + var("ti") * tile[0]
+    column = var("tw") * tile[1]
 
     slices: list[Axis] = []
     slice_index = list(data.index[2:-2])
@@ -154,19 +158,20 @@ def _winograd(dag: ComputeDag, conv: Stage, m: int, block: int) -> ComputeDag:
         ),
         0.0 if data.fill is None else data.fill,
     )  # fmt: skip
-    x, y = Axis("x", size), Axis("y", size)
+    x, y = Axis("x", len(down.inputs)), Axis("y", len(along.inputs))
     outer_in = (n, tb, *slices, ti, tw, ic)
     rows_done = Stage(
-        "wino_rows", (*outer_in, x, Axis("b", size)), matrix("BT", "x", "a") * source,
-        (Axis("a", size),), "sum", unroll=("x", "b", "a"),
+        "wino_rows", (*outer_in, x, Axis("b", y.extent)), matrix("BT_down", "x", "a") * source,
+        (Axis("a", x.extent),), "sum", unroll=("x", "b", "a"),
     )  # fmt: skip
     v = Stage(
         "wino_in", (*outer_in, x, y),
-        matrix("BT", "y", "b") * Read("wino_rows", (*names(outer_in), var("x"), var("b"))),
-        (Axis("b", size),), "sum",
+        matrix("BT_along", "y", "b") * Read("wino_rows", (*names(outer_in), var("x"), var("b"))),
+        (Axis("b", y.extent),), "sum",
         index=(*names((n, tb, *slices)), at, var(ic.name), var("x"), var("y")),
         out_shape=(
-            n.extent, tb.extent, *(a.extent for a in slices), p.extent, ic.extent, size, size,
+            n.extent, tb.extent, *(a.extent for a in slices), p.extent, ic.extent,
+            x.extent, y.extent,
         ),
         unroll=("x", "y", "b"),
     )  # fmt: skip
@@ -184,21 +189,25 @@ def _winograd(dag: ComputeDag, conv: Stage, m: int, block: int) -> ComputeDag:
         var("c"), var("y"), var(n.name), var("tb"), *names(depth), at, var(oc.name),
     ))  # fmt: skip
     half = Stage(
-        "wino_half", (*outer_out, Axis("i", m), y), matrix("AT", "i", "c") * result,
-        (Axis("c", size),), "sum", unroll=("i", "y", "c"),
+        "wino_half", (*outer_out, Axis("i", tile[0]), y), matrix("AT_down", "i", "c") * result,
+        (Axis("c", x.extent),), "sum", unroll=("i", "y", "c"),
     )  # fmt: skip
     out = Stage(
-        conv.name, (*outer_out, Axis("i", m), Axis("j", m)),
-        matrix("AT", "j", "d2") * Read("wino_half", (*names(outer_out), var("i"), var("d2"))),
-        (Axis("d2", size),), "sum",
+        conv.name, (*outer_out, Axis("i", tile[0]), Axis("j", tile[1])),
+        matrix("AT_along", "j", "d2") * Read("wino_half", (*names(outer_out), var("i"), var("d2"))),
+        (Axis("d2", y.extent),), "sum",
         index=(var(n.name), var(oc.name), *names(depth), row + var("i"), column + var("j")),
         out_shape=conv.shape, unroll=("i", "j", "d2"),
     )  # fmt: skip
     place = dag.stages.index(conv)
     stages = (*dag.stages[:place], rows_done, v, gemm, half, out, *dag.stages[place + 1 :])
-    shape = (size, size, *(a.extent for a in kernel_depth), ic.extent, oc.extent)
-    derived = Placeholder("wino_weight", shape, True, (f"winograd{m}", weight.tensor))
+    shape = (x.extent, y.extent, *(a.extent for a in kernel_depth), ic.extent, oc.extent)
+    derived = Placeholder("wino_weight", shape, True, (algorithm_of(tile), weight.tensor))
+    constants = {
+        "BT_down": down.inputs, "BT_along": along.inputs,
+        "AT_down": down.outputs, "AT_along": along.outputs,
+    }  # fmt: skip
     return replace(
         dag, placeholders=(*dag.placeholders, derived), stages=stages,
-        algorithm=f"winograd{m}.rows{block}", constants={"BT": _BT[m], "AT": _AT[m]},
+        algorithm=f"{algorithm_of(tile)}.rows{block}", constants=constants,
     )  # fmt: skip

@@ -24,12 +24,13 @@ from engine.records import Schedule
 from engine.runtime.buffers import aligned_empty, covered, from_buffer, write_buffer
 from engine.runtime.jit import Code, load_object
 from engine.space import Sketch
+from engine.space.winograd import ERROR
 from engine.target import Target
 
 SLACK = 64
 """Floats around each buffer; vector loads may touch them (see `engine.runtime.plan.SLACK`)."""
 STRAY = np.float32(np.nan)
-TOLERANCE = {"direct": 1e-5, "winograd2": 4e-5, "winograd4": 3e-4}
+TOLERANCE = {"direct": 1e-5, **{name: 15 * error for name, error in ERROR.items()}}
 """Algorithm -> largest error relative to the largest output."""
 
 

@@ -70,14 +70,15 @@ def convolutions(draw: st.DrawFn) -> Net:
 
 @st.composite
 def stride_one(draw: st.DrawFn) -> Net:
-    """3x3 convolutions of stride 1, which have Winograd forms."""
+    """Convolutions of stride 1 whose windows have Winograd forms."""
     channels, out = draw(CHANNELS), draw(CHANNELS)
-    pads = tuple(draw(st.integers(0, 1)) for _ in range(4))
-    sizes = tuple(draw(st.integers(4, 14)) for _ in range(2))
-    attrs = {"kernel_shape": (3, 3), "strides": (1, 1), "dilations": (1, 1), "pads": pads,
+    kernel = draw(st.sampled_from(((3, 3), (3, 3), (1, 7), (7, 1), (5, 5), (1, 3), (5, 1))))
+    pads = tuple(draw(st.integers(0, k // 2)) for k in (*kernel, *kernel))
+    sizes = tuple(draw(st.integers(k + 1, 14)) for k in kernel)
+    attrs = {"kernel_shape": kernel, "strides": (1, 1), "dilations": (1, 1), "pads": pads,
              "group": 1}  # fmt: skip
     data = (draw(st.integers(1, 2)), channels, *sizes)
-    return _followed(draw, "Conv", data, [array((out, channels, 3, 3))], attrs, channels=out)
+    return _followed(draw, "Conv", data, [array((out, channels, *kernel))], attrs, channels=out)
 
 
 @st.composite

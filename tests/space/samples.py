@@ -42,6 +42,11 @@ def winograd() -> Workload:
     )
 
 
+def row_filter() -> Workload:
+    attrs = WINDOW | {"kernel_shape": (1, 7), "pads": (0, 3, 0, 3), "group": 1}
+    return _last((1, 16, 9, 9), lambda b: b.emit("Conv", "x", _weight(b, 24, 16, 1, 7), **attrs))
+
+
 def depthwise() -> Workload:
     return _last(
         (1, 24, 9, 9), lambda b: b.emit("Conv", "x", _weight(b, 24, 1, 3, 3), **WINDOW, group=24)
@@ -70,7 +75,17 @@ def chain() -> Workload:
 
 WORKLOADS: dict[str, Callable[[], Workload]] = {
     f.__name__: f
-    for f in (convolution, winograd, depthwise, product, long_product, softmax, pool, chain)
+    for f in (
+        convolution,
+        winograd,
+        row_filter,
+        depthwise,
+        product,
+        long_product,
+        softmax,
+        pool,
+        chain,
+    )
 }
 
 

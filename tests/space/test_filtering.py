@@ -1,0 +1,63 @@
+"""The matrices of minimal filtering: exact on whole numbers, and as accurate as they claim."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.space.filtering import filtering
+from engine.space.winograd import BOUND, ERROR, TILES, allowed, weight_transform
+
+SIZES = [(1, 1), (2, 3), (4, 3), (2, 5), (4, 5), (2, 7), (4, 7)]
+
+
+@pytest.mark.parametrize(("m", "r"), SIZES)
+def test_outputs_are_those_of_the_filter(m: int, r: int) -> None:
+    rng = np.random.default_rng(m * r)
+    inputs, taps = rng.integers(-9, 9, m + r - 1).astype(float), rng.integers(-9, 9, r)
+    f = filtering(m, r)
+    products = (np.array(f.taps) @ taps) * (np.array(f.inputs) @ inputs)
+    expected = [inputs[i : i + r] @ taps for i in range(m)]
+    np.testing.assert_allclose(np.array(f.outputs) @ products, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_too_many_points_are_refused() -> None:
+    with pytest.raises(ValueError, match="F\\(9, 9\\)"):
+        filtering(9, 9)
+
+
+@pytest.mark.parametrize("algorithm", TILES)
+def test_each_algorithm_has_a_bound_and_a_transform(algorithm: str) -> None:
+    assert 0.0 < ERROR[algorithm] < BOUND["default"]
+    assert not allowed(algorithm + ".rows2", "strict") and allowed(algorithm + ".rows2", "default")
+    tile = TILES[algorithm]
+    window = tuple(3 if n > 1 else 1 for n in tile)
+    made = weight_transform(tile, np.ones((5, 4, *window), np.float32))
+    assert made.shape == (*(n + k - 1 for n, k in zip(tile, window, strict=True)), 4, 5)
+
+
+@pytest.mark.parametrize(("algorithm", "window"), [
+    ("winograd2", (3, 3)), ("winograd4", (3, 3)), ("winograd2", (5, 5)), ("winograd1x2", (1, 3)),
+    ("winograd1x4", (1, 5)), ("winograd1x2", (1, 7)), ("winograd1x4", (1, 7)),
+])  # fmt: skip
+def test_errors_stay_within_the_bound(algorithm: str, window: tuple[int, int]) -> None:
+    """64 sums over 192 channels of normal data in single precision."""
+    rng, tile = np.random.default_rng(7), TILES[algorithm]
+    down, along = (filtering(m, r) for m, r in zip(tile, window, strict=True))
+    size = tuple(m + r - 1 for m, r in zip(tile, window, strict=True))
+    data = rng.standard_normal((64, 192, *size)).astype(np.float32)
+    weight = rng.standard_normal((8, 192, *window)).astype(np.float32)
+    moved = np.einsum("xa,piab->pixb", np.array(down.inputs, np.float32), data)
+    moved = np.einsum("yb,pixb->xypi", np.array(along.inputs, np.float32), moved)
+    products = moved @ weight_transform(tile, weight)
+    half = np.einsum("ix,xypo->iypo", np.array(down.outputs, np.float32), products)
+    found = np.einsum("jy,iypo->ijpo", np.array(along.outputs, np.float32), half)
+    expected = np.stack([
+        np.stack([
+            np.einsum("piab,oiab->po", data[:, :, i : i + window[0], j : j + window[1]], weight,
+                      dtype=np.float64)
+            for j in range(tile[1])
+        ])
+        for i in range(tile[0])
+    ])  # fmt: skip
+    assert abs(found - expected).max() < ERROR[algorithm] * abs(expected).max()
