@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from engine.codegen.constants import derive
 from engine.errors import ModelError
-from engine.expr import Layout, row_major
-from engine.graph.task import LoweredGraph, Step
+from engine.expr import ComputeDag, Layout, row_major
+from engine.graph.task import LoweredGraph, Step, Workload
 from engine.records import Schedule
 from engine.runtime.driver import driver_ir
 from engine.runtime.inplace import reuse_in_place
@@ -159,6 +160,7 @@ class _Maker:
             step.name, made.kernel.name, tuple(args), workload.key, workload.anchor,
             made.dag.algorithm, workload.flops, made.schedule, made.tuned,
             self.estimates.get(workload.key) if made.tuned else None,
+            _work(workload, made.dag), _bytes(made),
         )  # fmt: skip
 
     def _constants(self, step: Step, made: Made) -> dict[str, int]:
@@ -172,6 +174,21 @@ class _Maker:
         derived = any(p.derive and p.name in packings for p in made.dag.placeholders)
         arrays = derive(made.dag, given) if derived else given
         return {name: self.weights.add(p.pack(arrays[name])) for name, p in packings.items()}
+
+
+def _work(workload: Workload, dag: ComputeDag) -> int:
+    """FLOPs of an algorithm's products, those of overhanging tiles included."""
+    if dag.algorithm == "direct":
+        return workload.flops
+    products = (s for s in dag.stages if s.reducer == "sum" and not s.unroll)
+    return sum(2 * prod(a.extent for a in (*s.axes, *s.reduce_axes)) for s in products)
+
+
+def _bytes(made: Made) -> int:
+    """Of a kernel's constants, inputs and outputs, each counted once."""
+    kernel = made.kernel
+    constants = sum(packing.size for packing in kernel.packings.values())
+    return 4 * (constants + sum(prod(layout.shape) for layout in kernel.layouts.values()))
 
 
 def _direct_copies(lowered: LoweredGraph) -> tuple[dict[str, str], set[str]]:

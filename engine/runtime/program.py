@@ -49,7 +49,8 @@ class KernelStep:
     """One call of a kernel: `args` holds (BUFFER or WEIGHT, offset), workspace follows them.
 
     `estimate` is the tuner's seconds for it, None if it was never measured; `tuned` is False if the
-    default schedule was taken.
+    default schedule was taken.  `work` are the FLOPs that the algorithm really makes, `bytes` those
+    of its constants, inputs and outputs; 0 if a file does not say.
     """
 
     name: str
@@ -62,6 +63,8 @@ class KernelStep:
     schedule: Schedule
     tuned: bool
     estimate: float | None
+    work: int = 0
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -153,6 +154,19 @@ def test_arrays_of_any_name_are_written(tmp_path: Path) -> None:
     with np.load(tmp_path / "out.npz", allow_pickle=False) as found:
         assert set(found.files) == set(arrays)
         assert all((found[name] == array).all() for name, array in arrays.items())
+
+
+def test_profile(run: Run, compiled: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    found = run("profile", compiled, "--repeat", "2", "--threads", "1", "--trace", trace, "--json")
+    layers = found.json["layers"]
+    products = [row for row in layers if row["kind"] == "dense"]
+    assert products and all(row["memory_share"] > 0 < row["peak_share"] for row in products)
+    assert found.json["total_ms"] == pytest.approx(sum(row["ms"] for row in layers))
+    events = json.loads(trace.read_text())["traceEvents"]
+    assert [e["name"] for e in events] == [row["name"] for row in layers]
+    text = run("profile", compiled, "--repeat", "2").out
+    assert "% peak" in text and "% memory" in text and "Sum of layers" in text
 
 
 @pytest.mark.parametrize("cut", [0, 10, 1000])
