@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from engine import zoo
+from engine.files import replacing
 from engine.target import host
-from tasks.files import replacing
 
 PEERS = ("onnxruntime", "openvino")
 GOALS = {

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from db.values import RoundInfo
+from engine.files import replacing
 from flows.night_report import RESULT_HEADERS, headline, result_cells, sentence
 from flows.plots import allocation_plot, latency_plot
 from flows.progress import HEADERS, Snapshot, table_cells
-from tasks.files import replacing
 
 if TYPE_CHECKING:
     from flows.nightly import NightReport

@@ -12,12 +12,12 @@ from typing import Any
 
 from db.store import Store, open_store
 from engine.errors import NoctuneError
+from engine.files import replacing
 from engine.graph.task import SearchTask
 from engine.records import MeasureRecord, RecordScope, Schedule, TimingMode
 from engine.runtime.build import compile_network
 from engine.search import task_name
 from tasks.evaluation import file_hash, verify
-from tasks.files import replacing
 from tasks.networks import Network, Shapes, load_network
 from tasks.selection import best_schedules
 from tasks.session import resolve_target

@@ -10,7 +10,7 @@ from pathlib import Path
 from db.connect import is_memory, parse_url
 from db.store import Store, open_store
 from engine.errors import StoreError
-from tasks.files import check_writable
+from engine.files import check_writable
 
 
 def open_existing(url: str) -> Store:

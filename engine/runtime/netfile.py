@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import struct
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.errors import ModelError, NoctuneError
+from engine.files import replacing
 from engine.runtime.program import Program, from_json, to_json
 
 MAGIC = b"NOCTUNE\x00"
@@ -45,28 +44,18 @@ def write_network(path: str | Path, image: NetworkImage) -> None:
     Equal networks give equal bytes.  NoctuneError if the folder cannot be written or is full.
     """
     path = Path(path)
-    if path.exists() and not path.is_file():
-        raise NoctuneError("the network cannot be written: this is no file", where=str(path))
     parts = _parts(image)
     manifest, offsets = _manifest(image)
-    temporary = path.with_name(f".{path.name[:80]}.{uuid.uuid4().hex}.tmp")
     end = offsets[-1] + len(parts[-1])
     header = _HEADER.pack(
         MAGIC, VERSION, _HEADER.size, len(manifest), end, hashlib.sha256(manifest).digest()
     )
     try:
-        try:
-            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-            with open(handle, "wb") as file:
-                file.write(header + manifest)
-                for offset, part in zip(offsets, parts, strict=True):
-                    file.write(b"\0" * (offset - file.tell()))
-                    file.write(part)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            file.write(header + manifest)
+            for offset, part in zip(offsets, parts, strict=True):
+                file.write(b"\0" * (offset - file.tell()))
+                file.write(part)
     except OSError as error:
         raise NoctuneError(
             "the network cannot be written", where=str(path), why=error.strerror or str(error),

@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from engine.files import check_writable
     from flows.prefect_run import run_flow
-    from tasks.files import check_writable
     from tasks.stores import open_existing
 
     for path in filter(None, (args.output, args.archive)):

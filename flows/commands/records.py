@@ -194,7 +194,7 @@ def _runs(args: argparse.Namespace) -> int:
 
 def _export(args: argparse.Namespace) -> int:
     from db.exchange import export_store
-    from tasks.files import check_writable
+    from engine.files import check_writable
 
     check_writable(args.file)
     with _open(args) as store:

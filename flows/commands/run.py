@@ -32,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from engine.files import check_writable, replacing
     from engine.runtime.network import load
-    from tasks.files import check_writable, replacing
 
     check_writable(args.output)
     net = load(args.net)

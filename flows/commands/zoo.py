@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 
+from engine.files import replacing
 from flows.options import add_json, positive
 from flows.text import dims, table
-from tasks.files import replacing
 
 EXAMPLE = "noctune zoo resnet-18 -o resnet-18.onnx --batch 4"
 

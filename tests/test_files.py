@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from engine.errors import NoctuneError
-from tasks.files import check_writable, replacing
+from engine.files import check_writable, replacing
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 LEAVE = """
 import sys, time
-from tasks.files import replacing
+from engine.files import replacing
 with replacing(sys.argv[1]):
     print("made", flush=True)
     time.sleep(60)
