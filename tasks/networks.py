@@ -50,9 +50,22 @@ def is_builtin(text: str) -> bool:
     return text in names() and not Path(text).is_file()
 
 
-def check_model(text: str) -> None:
-    """Raises ModelError unless `text` names something; quick, for the start of a command."""
-    if is_builtin(text) or Path(text).is_file():
+def check_model(text: str, shapes: Shapes | None = None, batch: int = 1) -> None:
+    """Raises ModelError unless `text` names something that takes these options; quick, for the
+    start of a command."""
+    if is_builtin(text):
+        if shapes:
+            raise ModelError(
+                "a built-in network has no dynamic shapes", where=text,
+                fix="Give --batch N instead of --shape.",
+            )  # fmt: skip
+        return
+    if Path(text).is_file():
+        if batch > 1:
+            raise ModelError(
+                "--batch is for built-in networks", where=text,
+                fix="Fix the file's inputs by --shape NAME=N,...",
+            )  # fmt: skip
         return
     if Path(text).is_dir():
         raise ModelError("this is a folder, not a model", where=text, fix="Name an ONNX file.")

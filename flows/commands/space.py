@@ -25,9 +25,10 @@ def run(args: argparse.Namespace) -> int:
     from engine.search import task_name
     from engine.space import sketches
     from engine.target import named
-    from tasks.networks import load_network, merge_tasks
+    from tasks.networks import check_model, load_network, merge_tasks
 
     target = named(args.target)
+    check_model(args.model, dict(args.shape), args.batch)
     network = load_network(args.model, target, dict(args.shape), args.batch)
     threads = args.threads or target.cores
     found = merge_tasks([network], threads)

@@ -25,9 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from engine.target import named
-    from tasks.networks import load_network, merge_tasks
+    from tasks.networks import check_model, load_network, merge_tasks
 
     target = named(args.target)
+    check_model(args.model, dict(args.shape), args.batch)
     network = load_network(args.model, target, dict(args.shape), args.batch)
     found = merge_tasks([network], args.threads or target.cores)
     if args.json:

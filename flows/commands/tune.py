@@ -33,8 +33,9 @@ def run(args: argparse.Namespace) -> int:
     from tasks.session import resolve_target
     from tasks.stores import check_store
 
+    alone = len(args.model) == 1  # several models take the options that are for them
     for model in args.model:
-        check_model(model)
+        check_model(model, dict(args.shape) if alone else {}, args.batch if alone else 1)
     resolve_target(args.target)
     check_store(args.db)
     return run_flow(args, _tune, flow="tune", check=check_files, stops=True)

@@ -57,6 +57,17 @@ def test_what_is_no_model(text: str, hint: str) -> None:
         check_model(text)
 
 
+def test_options_that_a_model_does_not_take(tmp_path: Path) -> None:
+    path = tmp_path / "mlp.onnx"
+    path.write_bytes(build("mlp").SerializeToString())
+    check_model("mlp", batch=4)
+    check_model(str(path), {"input": (4, 784)})
+    with pytest.raises(ModelError, match="--batch N"):
+        check_model("mlp", {"input": (4, 784)})
+    with pytest.raises(ModelError, match="--shape"):
+        check_model(str(path), batch=4)
+
+
 def test_shared_tasks_are_merged() -> None:
     target = host()
     one, two = load_network("mlp", target), load_network("mlp", target, batch=2)
