@@ -23,8 +23,11 @@ from tasks.table import best_latency
 CANDIDATES = 3
 """Schedules of each task that are tried inside the network."""
 
-_BUILD_S, _FIXED_S, _SPEED = 0.3, 1.0, 2e10
-"""Guesses: seconds that one kernel takes to compile, seconds for each network, FLOP/s."""
+_BUILD_S, _SPEED = 0.3, 2e10
+"""Guesses: seconds that one kernel takes to compile, FLOP/s."""
+_FIXED_S, _MORE, _PACKED = 0.6, 1.5, 9e7
+"""Of one compilation: seconds whatever the network, compiling beside measuring it alone, bytes of
+weights a second (transforms make them larger)."""
 
 
 def select_in_network(session: TuningSession, candidates: int = CANDIDATES) -> dict[str, float]:
@@ -58,7 +61,10 @@ def selection_seconds(session: TuningSession, candidates: int = CANDIDATES) -> f
                 built = [r.build_seconds for r in records if r.build_seconds]
                 build += fmean(built) if built else _BUILD_S
                 run += weights[task.key] * (best_latency(records) or task.workload.flops / _SPEED)
-        total += candidates * (build / session.threads + TURNS * REPEAT * run) + _FIXED_S
+        constants = network.lowered.graph.constants.values()
+        packing = sum(array.nbytes for array in constants) / _PACKED
+        compiling = _FIXED_S + _MORE * build / session.threads + packing
+        total += candidates * (compiling + TURNS * REPEAT * run)
     return total
 
 

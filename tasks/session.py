@@ -126,9 +126,9 @@ class TuningSession:
                 task.key, {"anchor": task.workload.anchor, **task.workload.description}
             )
         for network in self.networks:
-            own = {t.key: t.weight for t in network.search_tasks(self.threads)}
-            self.weights[network.name] = own
-            self.store.register_network(network.name, network.content_hash, own, network.source)
+            weights = {t.key: t.weight for t in network.search_tasks(self.threads)}
+            self.weights[network.name] = weights
+            self.store.register_network(network.name, network.content_hash, weights, network.source)
         self._open_run()
         keys = [t.key for t in self.search_tasks]
         found = self.store.outcomes(keys, self.scope)

@@ -64,11 +64,11 @@ def test_without_time_nothing_is_timed(session: TuningSession) -> None:
     assert select_in_network(session, 2) == {} and in_network(session) == []
 
 
-def test_time_that_ends_in_the_middle_leaves_no_half_selection(session: TuningSession) -> None:
+def test_time_that_ends_in_the_middle_leaves_fewer_candidates(session: TuningSession) -> None:
     asked: list[float] = []
-    session.too_long = lambda seconds: asked.append(seconds) or len(asked) > 3  # type: ignore[func-returns-value]
-    assert select_in_network(session, 2) == {} and in_network(session) == []
-    assert len(asked) == 4
+    session.too_long = lambda seconds: asked.append(seconds) or len(asked) > 2  # type: ignore[func-returns-value]
+    assert select_in_network(session, 2)["mlp"] > 0
+    assert len(in_network(session)) == len(session.search_tasks)
 
 
 def test_another_tuner_is_waited_for_only_while_there_is_time(
@@ -114,6 +114,7 @@ def test_the_time_it_takes_follows_from_what_is_known(session: TuningSession) ->
     few, many = selection_seconds(session, 1), selection_seconds(session, 3)
     assert 0 < few < many
     builds = 0.25 * len(session.search_tasks)
-    assert many - few == pytest.approx(2 * (builds + 25 * 1e-3 * 3), rel=1e-6)
+    assert many - few >= 2 * (builds + 25 * 1e-3 * 3), "two more compilations and their runs"
+    assert many == pytest.approx(3 * few)
     session.history = {key: [] for key in session.history}
     assert selection_seconds(session, 3) > 0, "before anything is measured it is guessed"
