@@ -6,7 +6,10 @@ start on a cache line, halo and padded channels zero; and back.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,8 @@ from numpy.typing import NDArray
 
 from engine.expr import Layout
 
+HUGE = 2 << 20
+"""Bytes of a huge page."""
 ALIGN = 64
 """Bytes; a cache line and the widest vector."""
 
@@ -31,6 +36,32 @@ def aligned_zeros(n: int, align: int = ALIGN) -> NDArray[np.float32]:
     raw = np.zeros(n * 4 + align, dtype=np.uint8)
     start = -raw.ctypes.data % align
     return raw[start : start + n * 4].view(np.float32)
+
+
+def huge_zeros(n: int) -> NDArray[np.uint8] | None:
+    """`n` zero bytes on a 2 MiB boundary for which huge pages are asked; None where the system has
+    none or they would be too large.
+
+    A network walks through its weights once a run.  In pages of 4 KiB it then misses the
+    translation cache at every page: a tenth of ResNet-18's time on a virtual machine.
+    """
+    if n < HUGE or not _offers_huge_pages():
+        return None
+    size = -(-n // HUGE) * HUGE
+    memory = mmap.mmap(-1, size + HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_HUGEPAGE)
+    raw = np.frombuffer(memory, dtype=np.uint8)
+    start = -raw.ctypes.data % HUGE
+    return raw[start : start + n]
+
+
+@cache
+def _offers_huge_pages() -> bool:
+    try:
+        text = Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
+    except OSError:
+        return False
+    return "[never]" not in text and hasattr(mmap, "MADV_HUGEPAGE")
 
 
 def to_buffer(array: NDArray[Any], layout: Layout) -> NDArray[np.float32]:

@@ -2,7 +2,7 @@
 
 In: a program, object code, weights.  Out: a file, and all of that again; docs/network-format.md
 describes the bytes.  Reading needs neither the tuner's database nor the onnx package.  The weights
-are mapped, not read: processes that run the same file share them.
+are read into huge pages where the system has them, else mapped.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from engine.errors import ModelError, NoctuneError
 from engine.files import replacing
+from engine.runtime.buffers import huge_zeros
 from engine.runtime.program import Program, from_json, to_json
 
 MAGIC = b"NOCTUNE\x00"
@@ -140,7 +141,7 @@ def _read(path: Path, file: Any, size: int) -> NetworkImage:
         data = json.loads(manifest)
         program = from_json(data["program"])
         code = tuple(_section(path, file, "code", part) for part in data["code"])
-        weights = _weights(path, data["weights"])
+        weights = _weights(path, file, data["weights"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise _damaged(path, f"the manifest lacks something: {error!r}") from error
     return NetworkImage(program, code, weights)
@@ -153,12 +154,18 @@ def _section(path: Path, file: Any, name: str, part: Mapping[str, Any]) -> bytes
     return data
 
 
-def _weights(path: Path, part: Mapping[str, Any]) -> NDArray[np.uint8]:
-    mapped = np.memmap(
-        path, dtype=np.uint8, mode="r", offset=int(part["offset"]), shape=(int(part["size"]),)
-    )
-    _check(path, "weights", mapped.data, part["sha256"])
-    return mapped.view(np.ndarray)
+def _weights(path: Path, file: Any, part: Mapping[str, Any]) -> NDArray[np.uint8]:
+    offset, size = int(part["offset"]), int(part["size"])
+    weights = huge_zeros(size)
+    if weights is None:
+        weights = np.memmap(path, dtype=np.uint8, mode="r", offset=offset, shape=(size,))
+    else:
+        file.seek(offset)
+        if file.readinto(weights.data) != size:
+            raise _damaged(path, "the file is cut short")
+        weights.flags.writeable = False
+    _check(path, "weights", weights.data, part["sha256"])
+    return weights.view(np.ndarray)
 
 
 def _check(path: Path, name: str, data: bytes | memoryview, digest: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.runtime.buffers import ALIGN
+from engine.runtime.buffers import ALIGN, huge_zeros
 from engine.runtime.plan import SLACK
 
 PAGE = 4096
@@ -38,9 +38,11 @@ class WeightBlob:
     def join(self) -> NDArray[np.uint8]:
         """All of it; starts on a page, with slack at both ends for over-reading vector loads."""
         size = -(-(self._end + SLACK) // PAGE) * PAGE
-        raw = np.zeros(size + PAGE, dtype=np.uint8)
-        start = -raw.ctypes.data % PAGE
-        block = raw[start : start + size]
+        block = huge_zeros(size)
+        if block is None:
+            raw = np.zeros(size + PAGE, dtype=np.uint8)
+            start = -raw.ctypes.data % PAGE
+            block = raw[start : start + size]
         for offset, part in self._parts:
             block[offset : offset + part.nbytes] = part
         return block

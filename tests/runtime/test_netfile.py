@@ -73,6 +73,23 @@ def test_weights_start_on_a_page_and_are_read_only(saved: Path) -> None:
     assert not image.weights.flags.writeable
 
 
+@pytest.mark.parametrize("offered", [True, False])
+def test_weights_in_huge_pages_and_mapped(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, offered: bool
+) -> None:
+    plain = read_network(saved).weights.tobytes()
+    monkeypatch.setattr("engine.runtime.buffers.HUGE", 1 << 14)
+    monkeypatch.setattr("engine.runtime.buffers._offers_huge_pages", lambda: offered)
+    whole = saved.read_bytes()
+    image = read_network(saved)
+    assert image.weights.tobytes() == plain and not image.weights.flags.writeable
+    assert len(plain) >= 1 << 14
+    mapped = isinstance(image.weights.base, np.memmap) or isinstance(image.weights, np.memmap)
+    assert mapped is not offered
+    assert image.weights.ctypes.data % ((1 << 14) if offered else 4096) == 0
+    assert saved.read_bytes() == whole
+
+
 def flip(at: Callable[[bytes], int]) -> Callable[[bytes], bytes]:
     def change(data: bytes) -> bytes:
         place = at(data)
