@@ -197,7 +197,7 @@ again:
   %fd = phi i32 [ 3, %entry ], [ %next, %again ]
   %r = call i64 @write(i32 %fd, ptr @text, i64 64)
   %next = add i32 %fd, 1
-  %more = icmp slt i32 %next, 30
+  %more = icmp slt i32 %next, 1024
   br i1 %more, label %again, label %done
 done:
   ret void
@@ -210,7 +210,7 @@ again:
   %fd = phi i32 [ 3, %entry ], [ %next, %again ]
   %r = call i32 @close(i32 %fd)
   %next = add i32 %fd, 1
-  %more = icmp slt i32 %next, 30
+  %more = icmp slt i32 %next, 1024
   br i1 %more, label %again, label %done
 done:
   ret void
