@@ -88,4 +88,5 @@ def test_a_night(url: str, tmp_path: Path) -> None:
     load(result.file)
     with open_store(url) as store:
         assert [c.published is not None for c in store.compiled_networks("mlp")] == [True]
-        assert sum(r.trials for r in store.rounds(report.run_id)) == 12
+        modes = [r.scope.timing_mode for r in store.iter_records()]
+        assert sum(mode is not TimingMode.IN_NETWORK for mode in modes) == 12
