@@ -14,7 +14,7 @@ from engine.target import host
 from flows.commands.run import write_arrays
 from tests.cli.conftest import Run
 
-pytestmark = pytest.mark.usefixtures("prefect_server")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect_server")]
 
 TASK_KEYS = [
     "id", "workload_key", "weight", "anchor", "data_shape", "weight_shape", "strides", "pads",
