@@ -14,7 +14,7 @@ from math import prod
 from engine.codegen import vector_math as vm
 from engine.codegen.access import Address, resolve
 from engine.codegen.nest_loops import NestLoops, RegionContext
-from engine.codegen.prefetch import LINE, WORTH_IT, Prefetcher, prefetch
+from engine.codegen.prefetch import LINE, WORTH_IT, prefetch, prefetch_panel
 from engine.codegen.values import Env, Values, point_env
 from engine.expr import REDUCERS, Affine, Binary, Layout, Read, Stage, reads, row_major, var
 from engine.space.nest import Nest
@@ -184,7 +184,7 @@ class NestWriter(NestLoops):
         for tensor in dict.fromkeys(r.tensor for r in reads(self.stage.body)):
             packing = self.plan.packings.get(tensor)
             if packing is not None and packing.loops and not self.plan.is_plain(tensor):
-                Prefetcher(self.memory, packing, tensor, outer).emit()
+                prefetch_panel(self.memory, packing, tensor, outer)
 
     def _touch(self, points: Sequence[Mapping[str, int]]) -> None:
         """Ask for what will be read and written behind the sum: it comes while the sum runs."""

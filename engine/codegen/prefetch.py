@@ -49,9 +49,8 @@ def find_panel(
     first; None where prefetching would not help."""
     moving = {name for name, trips in packed if trips > 1}
     rest = [name for name in outer if counts[name] > 1]
-    inside: list[str] = []
     while rest and rest[-1] in moving:
-        inside.append(rest.pop())
+        rest.pop()
     passes: list[tuple[str, int]] = []
     while rest and rest[-1] not in moving:
         passes.insert(0, (rest[-1], counts[rest.pop()]))
@@ -61,45 +60,38 @@ def find_panel(
     return Panel(tuple(passes), size) if _SMALLEST <= size <= _LARGEST else None
 
 
-class Prefetcher:
-    """Emits one nest's prefetches; asked once in each innermost reduction body."""
+def prefetch_panel(memory: Memory, packing: Packing, tensor: str, outer: Sequence[str]) -> None:
+    """In an innermost reduction body: prefetch its part of the panel that follows."""
+    panel = find_panel(outer, packing.loops, memory.counts)
+    if panel is None:
+        return
+    layout = row_major(tuple(extent for _, extent in packing.loops))
+    flat, body = Affine(), 1
+    rolled = {scope.variable for scope in memory.e.scopes}
+    for (name, extent), stride in zip(packing.loops, layout.strides, strict=True):
+        if name in rolled or name in memory.points:
+            flat = flat + var(name) * stride
+        else:
+            body *= extent
+    lines = -(-body // LINE)
+    symbolic, const = memory.split(flat)
+    start = memory.at(memory.pointer(tensor, symbolic), _shift(memory, panel, lines))
+    for line in range(-(-lines // panel.times)):
+        prefetch(memory, memory.at(start, const + panel.size + line * LINE), near=2)
 
-    def __init__(self, memory: Memory, packing: Packing, tensor: str, outer: Sequence[str]) -> None:
-        self._m, self._tensor, self._packing = memory, tensor, packing
-        self._panel = find_panel(outer, packing.loops, memory.counts)
 
-    def emit(self) -> None:
-        """Prefetch this body's part of the next panel."""
-        panel = self._panel
-        if panel is None:
-            return
-        layout = row_major(tuple(extent for _, extent in self._packing.loops))
-        flat, body = Affine(), 1
-        rolled = {scope.variable for scope in self._m.e.scopes}
-        for (name, extent), stride in zip(self._packing.loops, layout.strides, strict=True):
-            if name in rolled or name in self._m.points:
-                flat = flat + var(name) * stride
-            else:
-                body *= extent
-        lines = -(-body // LINE)
-        symbolic, const = self._m.split(flat)
-        start = self._m.at(self._m.pointer(self._tensor, symbolic), self._shift(panel, lines))
-        for line in range(-(-lines // panel.times)):
-            place = self._m.at(start, const + panel.size + line * LINE)
-            prefetch(self._m, place, near=2)
-
-    def _shift(self, panel: Panel, lines: int) -> str:
-        """Floats from the body's start to the part of this pass: `pass * lines / passes` lines."""
-        e, last, value = self._m.e, "", "0"
-        for name, trips in panel.passes:
-            known = self._m.points.get(name)
-            at = e.value_of(name) if known is None else str(known)
-            last = name if known is None else last
-            value = e.hoisted([last], f"mul nsw i64 {value}, {trips}")
-            value = e.hoisted([last], f"add nsw i64 {value}, {at}")
-        value = e.hoisted([last], f"mul nsw i64 {value}, {lines}")
-        value = e.hoisted([last], f"udiv i64 {value}, {panel.times}")
-        return e.hoisted([last], f"mul nsw i64 {value}, {LINE}")
+def _shift(memory: Memory, panel: Panel, lines: int) -> str:
+    """Floats from the body's start to the part of this pass: `pass * lines / passes` lines."""
+    e, last, value = memory.e, "", "0"
+    for name, trips in panel.passes:
+        known = memory.points.get(name)
+        at = e.value_of(name) if known is None else str(known)
+        last = name if known is None else last
+        value = e.hoisted([last], f"mul nsw i64 {value}, {trips}")
+        value = e.hoisted([last], f"add nsw i64 {value}, {at}")
+    value = e.hoisted([last], f"mul nsw i64 {value}, {lines}")
+    value = e.hoisted([last], f"udiv i64 {value}, {panel.times}")
+    return e.hoisted([last], f"mul nsw i64 {value}, {LINE}")
 
 
 def prefetch(memory: Memory, pointer: str, *, write: bool = False, near: int = 3) -> None:

@@ -94,10 +94,9 @@ class Sketch:
     def row(self, schedule: Schedule) -> Matrix | None:
         """The row of a schedule; None if it belongs to another sketch, has other knobs, or asks for
         a register tile far beyond the registers."""
-        known = {k.name: k.absent for k in self.knobs} | dict(schedule.knobs)
-        if schedule.sketch != self.name or None in known.values() or len(known) > len(self.knobs):
+        if schedule.sketch != self.name or set(schedule.knobs) != {k.name for k in self.knobs}:
             return None
-        row = np.array([known[k.name] for k in self.knobs], dtype=np.int64)
+        row = np.array([schedule.knobs[k.name] for k in self.knobs], dtype=np.int64)
         legal = all(v in k.values for v, k in zip(row, self.knobs, strict=True))
         columns = self.columns(row[None])
         return row if legal and all(t.fits(columns, 1)[0] for t in self.tilings) else None

@@ -44,14 +44,10 @@ _STREAM = 1 << 19
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """A named choice; `values` are all that make sense for the shapes and the target.
-
-    `absent` is the value of schedules that do not name the knob; None if they must.
-    """
+    """A named choice; `values` are all that make sense for the shapes and the target."""
 
     name: str
     values: tuple[int, ...]
-    absent: int | None = None
 
 
 @dataclass(frozen=True)
@@ -173,7 +169,7 @@ class Tiling:
             allowed = [c for c in choices if self._window_points(c) <= 32]
             out.append(Knob(self._prefix + "window", tuple(allowed)))
         if self._streams:
-            out.append(Knob(self._prefix + "prefetch", (0, 1), absent=0))
+            out.append(Knob(self._prefix + "prefetch", (0, 1)))
         return out
 
     @cached_property
