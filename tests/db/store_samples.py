@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from db.store import Store
 from engine.records import ErrorKind, MeasureRecord, RecordScope, Schedule, TimingMode
 
 SCOPE = RecordScope("skylake-avx512", 2, generator_version="1")
@@ -37,3 +38,9 @@ def record(
 
 def failed(tile: int = 0, error: ErrorKind = ErrorKind.CRASH, **fields: Any) -> MeasureRecord:
     return record(tile, **({"times": (), "error": error, "message": "signal 11"} | fields))
+
+
+def started(store: Store, name: str = "net", **options: object) -> str:
+    """The id of a new run of a network that the store then knows."""
+    store.register_network(name, "hash-1", {"conv-a": 3, "conv-b": 1}, "/models/net.onnx")
+    return store.start_run([name], SCOPE, {"trials": 64}, **options)  # type: ignore[arg-type]
