@@ -32,7 +32,6 @@ from db.lines import (
     text,
     whole,
 )
-from db.lines import record_to_json as record_to_json
 from db.store import Store
 from db.values import RoundInfo, batched, to_json
 from engine.errors import StoreError

@@ -83,13 +83,19 @@ def is_installed(name: str) -> bool:
     return find_spec(name) is not None
 
 
-def check_peers(names: Sequence[str]) -> None:
-    """Raises NoctuneError for an unknown engine or one that is not installed."""
+def check_names(names: Sequence[str]) -> None:
+    """Raises NoctuneError for an unknown engine."""
     for name in names:
         if name not in PEERS:
             raise NoctuneError(
                 f"unknown engine '{name}'", fix=f"The engines are: {', '.join(PEERS)}."
             )
+
+
+def check_peers(names: Sequence[str]) -> None:
+    """Raises NoctuneError for an unknown engine or one that is not installed."""
+    check_names(names)
+    for name in names:
         if not is_installed(name):
             raise NoctuneError(
                 f"{name} is not installed", fix='Install it: pip install "noctune[compare]"'

@@ -43,7 +43,7 @@ def huge_zeros(n: int) -> NDArray[np.uint8] | None:
     none or they would be too large.
 
     A network walks through its weights once a run.  In pages of 4 KiB it then misses the
-    translation cache at every page: a tenth of ResNet-18's time on a virtual machine.
+    translation cache at every page: 6% of ResNet-18's time on a virtual machine.
     """
     if n < HUGE or not _offers_huge_pages():
         return None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.runtime.buffers import ALIGN, huge_zeros
+from engine.runtime.buffers import ALIGN, aligned_zeros, huge_zeros
 from engine.runtime.plan import SLACK
 
 PAGE = 4096
@@ -40,9 +40,7 @@ class WeightBlob:
         size = -(-(self._end + SLACK) // PAGE) * PAGE
         block = huge_zeros(size)
         if block is None:
-            raw = np.zeros(size + PAGE, dtype=np.uint8)
-            start = -raw.ctypes.data % PAGE
-            block = raw[start : start + size]
+            block = aligned_zeros(size // 4, PAGE).view(np.uint8)
         for offset, part in self._parts:
             block[offset : offset + part.nbytes] = part
         return block

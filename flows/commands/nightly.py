@@ -51,17 +51,13 @@ def run(args: argparse.Namespace) -> int:
     from engine.errors import NoctuneError
     from flows.prefect_run import run_flow
     from tasks.finding import find_models
-    from tasks.peers import PEERS
+    from tasks.peers import check_names
     from tasks.session import resolve_target
     from tasks.stores import check_store
 
     if args.time is None and args.trials is None:
         raise NoctuneError("a night needs an end", fix="Give --time 4h or --trials 2000.")
-    unknown = [name for name in args.against if name not in PEERS]
-    if unknown:
-        raise NoctuneError(
-            f"unknown engine '{unknown[0]}'", fix=f"The engines are: {', '.join(PEERS)}."
-        )
+    check_names(args.against)
     find_models(args.model)
     resolve_target(args.target)
     check_store(args.db)

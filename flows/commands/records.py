@@ -90,7 +90,7 @@ def _list(args: argparse.Namespace) -> int:
         names = _names(store)
         keys = [args.workload] if args.workload else None
         found = list(_newest(store.iter_records(keys), args.limit, args.errors))
-    from db.exchange import record_to_json
+    from db.lines import record_to_json
 
     cells = [
         (
@@ -121,7 +121,7 @@ def _best(args: argparse.Namespace) -> int:
             record for scope, keys in scopes.items() for record in store.best(keys, scope).values()
         ]
         counts = {(g.workload_key, g.scope): g.records for g in groups}
-    from db.exchange import record_to_json
+    from db.lines import record_to_json
 
     cells = [
         (
