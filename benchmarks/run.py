@@ -24,6 +24,8 @@ from typing import Any
 from engine import zoo
 from engine.files import replacing
 from engine.target import host
+from tasks.networks import load_network, merge_tasks
+from tasks.stores import open_existing
 
 PEERS = ("onnxruntime", "openvino")
 GOALS = {
@@ -59,28 +61,28 @@ def measure(name: str, threads: int, args: argparse.Namespace, work: Path) -> No
     common = ["--threads", str(threads)]
     if args.time != "0":
         noctune(
-            "tune",
-            name,
-            "--time",
-            args.time,
-            "--trials",
-            str(args.trials),
-            "--db",
-            args.db,
+            "tune", name, "--time", args.time, "--trials", str(args.trials), "--db", args.db,
             *common,
-        )
+        )  # fmt: skip
     noctune("compile", name, "-o", str(net), "--db", args.db, *common)
     found = json.loads(noctune(
         "bench", str(net), "--model", name, "--against", ",".join(PEERS), "--repeat",
         str(args.rounds), "--min-repeat-ms", "400", "--json", *common, capture=True,
     ))  # fmt: skip
-    found["budget"] = f"{args.time}, {args.trials} trials"
+    found["budget"] = f"{trials_on_record(name, threads, args.db):,} trials"
     with replacing(work / f"{name}-{threads}.json") as temporary:
         temporary.write_text(json.dumps(found, indent=2))
     ratios = ", ".join(f"{peer} {ratio:.2f}" for peer, ratio in found["ratio"].items())
     print(
         f"{name}, {threads} threads: {found['noctune']['median_ms']:.2f} ms, {ratios}", flush=True
     )
+
+
+def trials_on_record(name: str, threads: int, db: str) -> int:
+    """Trials of the network's search tasks, those made for other networks too."""
+    tasks = merge_tasks([load_network(name, host())], threads)
+    with open_existing(db) as store:
+        return sum(store.trial_counts([task.key for task in tasks], tasks[0].scope).values())
 
 
 def noctune(*arguments: str, capture: bool = False) -> str:
