@@ -4,7 +4,7 @@ In: `Samples` of all workloads measured on this target, and the machine model's 
 frozen `CostModel` that predicts seconds and their uncertainty for any candidates of one task.
 
 Three layers, each a correction of the log latency that the one below expects:
-    prior (roofline of the features)  ->  trees on all the target's records  ->  the task's own rows
+    prior (the machine model)  ->  trees on all the target's records  ->  the task's own rows
 The trees (LightGBM, a small bagged ensemble) learn what the machine does and carry over to other
 tasks; the last layer (a Gaussian process) weighs the task at hand, works from the first row on, and
 tells how uncertain a candidate is.  Failed candidates count as several times slower than the
@@ -32,7 +32,7 @@ MIN_TREE_ROWS = 20
 MAX_TREE_ROWS = 20_000
 MAX_OWN_ROWS = 256
 PRIOR_WIDTH = 0.5
-"""Standard deviation of log(measured / roofline) assumed before any record exists."""
+"""Standard deviation of log(measured / machine model) assumed before any record exists."""
 _MEMBERS = 3
 _TREES = 50
 

@@ -5,8 +5,8 @@ candidates that were never measured, best first.  Pure: the same inputs give the
 a run that was stopped goes on as if it had not been.
 
 First round: every sketch's default schedule, the best schedules of similar workloads carried over
-to this shape, then what the model (or the bare roofline) likes.  Later rounds: evolution around the
-best, a small random share, and a look at sketches that were hardly tried.
+to this shape, then what the model (before any record, that of the machine) likes.  Later rounds:
+evolution around the best, a small random share, and a look at sketches that were hardly tried.
 """
 
 from __future__ import annotations
