@@ -145,10 +145,15 @@ class Memory:
 
     def pointer(self, buffer: str, symbolic: Symbolic) -> str:
         """Pointer to the element at the symbolic part of an offset."""
+        memo = self.e.scopes[-1].memo
+        known = memo.get((buffer, symbolic))
+        if known is not None:
+            return known
         pointer = self.bases[buffer]
         for name, coeff in sorted(symbolic, key=lambda t: self._depth(t[0])):
             step = self._scaled(name, coeff)
             pointer = self.e.hoisted([name], f"getelementptr float, ptr {pointer}, i64 {step}")
+        memo[buffer, symbolic] = pointer
         return pointer
 
     def at(self, pointer: str, offset: int | str) -> str:
@@ -174,8 +179,11 @@ class Memory:
     def location(self, address: Address) -> str:
         """Pointer to the current point (its lane 0); only for addresses with `flat`."""
         assert address.flat is not None
-        symbolic, const = self.split(address.flat)
-        return self.at(self.pointer(address.buffer, symbolic), const)
+        return self.element(address.buffer, *self.split(address.flat))
+
+    def element(self, buffer: str, symbolic: Symbolic, const: int) -> str:
+        """Pointer to the element at an offset that `split` gave."""
+        return self.at(self.pointer(buffer, symbolic), const)
 
     def lane_location(self, address: Address, lane: int) -> tuple[str, str | bool]:
         """Pointer and inside-condition of one lane, computed dimension by dimension."""

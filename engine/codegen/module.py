@@ -1,6 +1,6 @@
 """LLVM modules: declarations around generated functions, and their compilation to object code.
 
-No IR passes run: the generated code is in its final form and the code generator (level 2) schedules
+No IR passes run: the generated code is in its final form and the code generator (level 1) schedules
 and allocates registers.  Triple and data layout are set on every module; the verifier runs.
 """
 
@@ -28,7 +28,7 @@ def target_machine(target: Target) -> binding.TargetMachine:
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     return binding.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.feature_string, opt=2, reloc="pic", codemodel="small"
+        cpu=target.cpu, features=target.feature_string, opt=1, reloc="pic", codemodel="small"
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from itertools import product
 
 from engine.codegen import vector_math as vm
-from engine.codegen.access import Address, Memory
+from engine.codegen.access import Address, Memory, Symbolic
 from engine.expr import (
     Affine,
     Binary,
@@ -154,22 +154,25 @@ class Values:
 
     def _load(self, read: Read, env: Env) -> str:
         address = self._address(read, env)
-        if address.flat is not None:
-            key: object = (address.buffer, address.guards, self.m.split(address.flat), self.valid)
-        else:
-            key = (address.buffer, tuple(self.m.split(i) for i in address.index), self.valid)
-        key = (key, read.fill, self.kind)
-        if key not in self._memo:
-            self._memo[key] = self._load_now(address, read.fill)
-        return self.text(self._memo[key])
+        index = address.index if address.flat is None else (address.flat,)
+        place = tuple([self.m.split(i) for i in index])
+        key = (address.buffer, address.guards, place, self.valid, read.fill, self.kind)
+        value = self._memo.get(key)
+        if value is None:
+            if address.flat is None or address.lane not in (0, 1):
+                value = self._gather(address, read.fill)
+            else:
+                value = self._load_now(address, read.fill, *place[0])
+            self._memo[key] = value
+        return self.text(value)
 
-    def _load_now(self, address: Address, fill: float | None) -> Operand:
-        if address.flat is None or address.lane not in (0, 1):
-            return self._gather(address, fill)
+    def _load_now(
+        self, address: Address, fill: float | None, symbolic: Symbolic, const: int
+    ) -> Operand:
         inside = self.m.inside(address)
         if inside is False:
             return 0.0 if fill is None else fill
-        pointer = self.m.location(address)
+        pointer = self.m.element(address.buffer, symbolic, const)
         if isinstance(inside, str):
             base = self.m.bases[address.buffer]
             pointer = self.e.op(f"select i1 {inside}, ptr {pointer}, ptr {base}")

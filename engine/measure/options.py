@@ -27,7 +27,7 @@ class MeasureOptions:
     """Best candidates of a batch that are measured again at its end."""
     final_repeat: int = 3
     """Repeats of each finalist."""
-    prune_factor: float = 2.0
+    prune_factor: float = 1.3
     """A candidate slower than the best of its batch by this factor is timed in one pass only."""
     tolerance: float = 1e-3
     """Largest error allowed, relative to the largest value of the output."""

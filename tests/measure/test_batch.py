@@ -105,13 +105,11 @@ def records(results: list[Result], schedules: list[Schedule]) -> list[Any]:
 
 def test_passes_are_interleaved_and_the_best_measured_again() -> None:
     fleet = ScriptedFleet(lambda delay, turn: float(delay))
-    schedules = [good(3), good(1), good(2)]
+    schedules = [good(15), good(10), good(12)]
     results = run(fleet, schedules)
     timed = [entry for entry in fleet.log if "x" in entry]
-    assert timed == ["3x0", "1x0", "2x0"] + ["3x1", "1x1", "2x1"] + ["1x1", "2x1"] * 2 + [
-        "1x2",
-        "2x2",
-    ]
+    first, passes = ["15x0", "10x0", "12x0", "15x1", "10x1", "12x1"], ["10x1", "12x1"] * 2
+    assert timed == [*first, *passes, "10x2", "12x2"]
     assert [len(r.samples) for r in results] == [1, 5, 5]
     assert fleet.log.count("prepare") == 1
 
