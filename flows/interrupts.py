@@ -1,7 +1,8 @@
-"""Ctrl-C: the first one asks the flow to stop after what it is doing, the second ends at once.
+"""Signals: the first Ctrl-C asks the flow to stop after what it is doing, the second ends at once;
+SIGTERM ends a flow by an exception that Prefect raises.
 
 In: nothing.  Out: an event that flows look at between steps.  Records are committed round by round,
-so that even the second one loses no more than the round in progress.
+so that even the second Ctrl-C loses no more than the round in progress.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from types import FrameType
 
 INTERRUPTED = 130
 """Exit code of a command that Ctrl-C ended."""
+
+_AGAIN_S = 0.05
 
 _event: ContextVar[threading.Event | None] = ContextVar("noctune_stop", default=None)
 
@@ -44,6 +47,25 @@ def stoppable(say: Callable[[str], None]) -> Iterator[threading.Event]:
     finally:
         _event.reset(token)
         signal.signal(signal.SIGINT, old)
+
+
+def insist_on_termination() -> None:
+    """From now on SIGTERM is sent again where its exception was lost.
+
+    Python ignores exceptions in finalizers and callbacks.  If the signal comes just then the flow
+    would go on as if nobody had asked it to end.
+    """
+    from prefect.exceptions import TerminationSignal
+
+    def hook(lost: sys.UnraisableHookArgs) -> None:
+        if lost.exc_type is TerminationSignal:
+            again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), signal.SIGTERM))
+            again.daemon = True
+            again.start()
+        else:
+            sys.__unraisablehook__(lost)
+
+    sys.unraisablehook = hook
 
 
 def end_at_once() -> None:

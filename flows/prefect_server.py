@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -86,12 +87,17 @@ class TemporaryServer:
 
     def __init__(self) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the server
+        self._stopping = threading.Lock()
+        self._stopped = False
         self._start()
 
     def _start(self) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
+        self._launch()
+
+    def _launch(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "uvicorn", "--factory", _APP, "--host", "127.0.0.1",
              "--port", str(self.port), "--log-level", "error", "--lifespan", "on"],
@@ -112,7 +118,17 @@ class TemporaryServer:
                     "Prefect's temporary server does not start", why=self._last_words(), fix=_FIX
                 )
             time.sleep(0.05)
+        threading.Thread(target=self._keep, daemon=True).start()
         return f"http://127.0.0.1:{self.port}/api"
+
+    def _keep(self) -> None:
+        """Start it again on its port when it ends by itself; what it knows is in its database."""
+        for _ in range(_STARTS):
+            self._process.wait()
+            with self._stopping:
+                if self._stopped:
+                    return
+                self._launch()
 
     def _answers(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
@@ -131,6 +147,8 @@ class TemporaryServer:
 
     def stop(self) -> None:
         """End it; harmless if repeated."""
+        with self._stopping:
+            self._stopped = True
         self._process.terminate()
         try:
             self._process.wait(timeout=5)

@@ -205,7 +205,7 @@ class Campaign:
             wrong.append(f"did not end within {fault.ends_in:g} s: {command.lines[-1:]}")
         if fault.goes_on and code != 0:
             wrong.append(f"did not go on: exit {code}: {command.lines[-1:]}")
-        wrong += [f"traceback: {command.lines[-1]}" for line in command.lines if _TRACE in line][:1]
+        wrong += _tracebacks(command.lines)[:1]
         missing = checks.told(command.lines) - (after.trials - start.trials)
         if missing > 0:
             wrong.append(f"{missing} trials that were reported as stored are not there")
@@ -235,6 +235,16 @@ class Campaign:
             wrong += checks.half_published(published)
             wrong += checks.unpublished(published, ("first", "second"))
         return wrong
+
+
+def _tracebacks(lines: Sequence[str]) -> list[str]:
+    """What announces each traceback, and the exception at its end."""
+    found = []
+    for at, line in enumerate(lines):
+        if _TRACE in line:
+            end = next((x for x in lines[at + 1 :] if x and not x.startswith(" ")), "")
+            found.append(f"traceback: {lines[at - 1] if at else ''} | {end}")
+    return found
 
 
 _TRACE = "Traceback (most recent call last)"

@@ -1,4 +1,4 @@
-"""Ctrl-C: once to stop after the round, twice to end at once."""
+"""Ctrl-C: once to stop after the round, twice to end at once.  SIGTERM is never lost."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from flows.interrupts import INTERRUPTED, stop_event, stoppable
 
@@ -20,6 +22,31 @@ with stoppable(lambda text: print(text, flush=True)) as event:
     event.wait(60)
     print("asked to stop", flush=True)
     time.sleep(60)
+"""
+
+LOST = """
+import os, signal, sys, time
+from prefect.exceptions import TerminationSignal
+from flows.interrupts import insist_on_termination
+
+class Finalized:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1)
+        print("not reached", flush=True)
+
+def handle(number, frame):
+    raise TerminationSignal(number)
+
+signal.signal(signal.SIGTERM, handle)
+if sys.argv[1] == "insist":
+    insist_on_termination()
+try:
+    Finalized()
+    time.sleep(2)
+    print("went on", flush=True)
+except TerminationSignal:
+    print("ended", flush=True)
 """
 
 
@@ -52,3 +79,12 @@ def test_second_ends_at_once() -> None:
         process.kill()
     assert process.returncode == INTERRUPTED
     assert "all finished rounds are stored" in errors
+
+
+@pytest.mark.parametrize(("how", "end"), [("insist", "ended\n"), ("plainly", "went on\n")])
+def test_sigterm_in_a_finalizer_is_sent_again(how: str, end: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOST, how], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == end
+    assert ("Exception ignored" in done.stderr) is (how == "plainly")
