@@ -29,13 +29,14 @@ STRATEGIES = ("random", "evolution", "model", "history")
 
 @dataclass
 class Problem:
-    """A task, its space, and what is known of other tasks (for `history`)."""
+    """A task of a network, its space, and what is known of other tasks (for `history`)."""
 
     name: str
     task: SearchTask
     space: TaskSpace
     prior: Prior
     spaces: Callable[[str], TaskSpace | None]
+    network: str = ""
     others: Sequence[MeasureRecord] = ()
     _tables: dict[str, tuple[FeatureTable, ModelCache]] = field(default_factory=dict)
 

@@ -4,9 +4,10 @@ In: the task's sketches, what was measured of it, a model, the round's size and 
 candidates that were never measured, best first.  Pure: the same inputs give the same round, so that
 a run that was stopped goes on as if it had not been.
 
-First round: every sketch's default schedule, the best schedules of similar workloads carried over
-to this shape, then what the model (before any record, that of the machine) likes.  Later rounds:
-evolution around the best, a small random share, and a look at sketches that were hardly tried.
+First round: the default schedule that looks best, the best schedules of similar workloads carried
+over to this shape, then what the model (before any record, that of the machine) likes.  Later
+rounds: evolution around the best and a small random share.  Every round takes a look at sketches
+that were hardly tried, as long as they may hold the best candidate.
 """
 
 from __future__ import annotations
@@ -26,9 +27,12 @@ from engine.search.protocol import SketchLike
 
 PARENTS = 32
 """So many of the best measured candidates start the evolution."""
-_DEFAULTS_SHARE = 0.5
 _SIMILAR_SHARE = 0.5
+_SKETCHES_SHARE = 0.25
 _HARDLY_TRIED = 4
+_MAY_BE_BEST = 1.5
+"""Before any record a sketch is worth a look if its best candidate seems slower than the best of
+all by no more than this factor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +66,9 @@ def propose_round(
     own = [r for r in history if r.workload_key == task.key and r.scope == task.scope]
     round_ = _Round(space, own, model, n, rng, options)
     if not own:
-        round_.add(space.defaults(), "default", limit=max(1, int(n * _DEFAULTS_SHARE)))
+        round_.add(space.defaults(), "default", limit=1)
         round_.add(_carried_over(space, similar, rng), "similar", int(n * _SIMILAR_SHARE))
-    else:
-        round_.take(round_.hardly_tried(), "sketch", limit=n // 4)
+    round_.take(round_.hardly_tried(), "sketch", int(n * _SKETCHES_SHARE))
     round_.fill()
     return round_.proposals()
 
@@ -87,6 +90,7 @@ class _Round:
         self.measured, known = space.find([r.schedule for r in own])
         times = np.array([r.latency if r.valid else np.inf for r in own])[known]
         self.parents = self.measured.take(np.argsort(times, kind="stable")[:PARENTS])
+        self.best = float(times.min(initial=np.inf))
         self.chosen: list[tuple[Scored, str]] = []
         self.seen: NDArray[np.uint64] = self.measured.keys
 
@@ -105,11 +109,16 @@ class _Round:
             self.seen = np.concatenate([self.seen, scored.pool.keys])
 
     def hardly_tried(self) -> Scored:
-        """The best looking candidate of every sketch with next to no measurements."""
+        """The best looking candidate of every sketch with next to no measurements that may hold
+        the best one."""
         tried = np.bincount(self.measured.which, minlength=len(self.space.sketches))
         scored = self.evaluate.library
+        if np.isfinite(self.best):
+            hopeful = scored.merit < np.log(self.best)
+        else:
+            hopeful = scored.merit <= scored.merit.min() + np.log(_MAY_BE_BEST)
         fresh = ~np.isin(scored.pool.keys, self.seen)
-        scored = scored.take(fresh & (tried[scored.pool.which] < _HARDLY_TRIED))
+        scored = scored.take(fresh & hopeful & (tried[scored.pool.which] < _HARDLY_TRIED))
         _, first = np.unique(scored.pool.which, return_index=True)
         return scored.take(np.sort(first))
 

@@ -59,11 +59,14 @@ def keys(proposals: list[Proposal]) -> list[str]:
     return [p.schedule.key for p in proposals]
 
 
-def test_the_first_round_holds_every_default() -> None:
+def test_the_first_round_holds_a_default_and_a_look_at_hopeful_sketches() -> None:
     proposals = Search().propose(12)
     assert len(set(keys(proposals))) == 12
     defaults = {s.schedule(s.default()).key for s in SKETCHES}
-    assert defaults == set(keys([p for p in proposals if p.origin == "default"]))
+    (default,) = [p for p in proposals if p.origin == "default"]
+    assert default.schedule.key in defaults
+    looks = [p for p in proposals if p.origin == "sketch"]
+    assert len({p.schedule.sketch for p in looks}) == len(looks) == len(SKETCHES)
     assert all(p.predicted > 0 and len(p.features) == 12 for p in proposals)
 
 
@@ -151,6 +154,15 @@ def test_a_sketch_that_was_hardly_tried_gets_its_chance() -> None:
     search.history = measure(SKETCHES, search.space.schedules(known), "w")
     proposals = search.propose(8)
     assert any(p.schedule.sketch == "winograd2.tile" for p in proposals)
+
+
+def test_a_sketch_that_cannot_win_is_left_alone() -> None:
+    search = Search()
+    drawn = search.space.sample(400, np.random.default_rng(0))
+    search.history = measure(SKETCHES, search.space.schedules(drawn.take(drawn.which == 1)), "w")
+    best = search.space.schedules(drawn.take(drawn.which == 1))[0]
+    search.history += [MeasureRecord("w", SCOPE, best, (search.best / 3,))]
+    assert not any(p.origin == "sketch" for p in search.propose(8))
 
 
 def test_proposals_differ_in_two_knobs_where_they_can() -> None:
