@@ -300,6 +300,12 @@ class MemoryStore(Store):
             if wanted and scope in (None, record.scope):
                 yield record
 
+    def newest(
+        self, limit: int, workload_keys: Sequence[str] | None = None, errors_only: bool = False
+    ) -> tuple[MeasureRecord, ...]:
+        found = [r for r in self.iter_records(workload_keys) if not (errors_only and r.valid)]
+        return tuple(found[::-1][: max(limit, 0)])
+
     def remove_records(
         self,
         drop: Callable[[Sequence[MeasureRecord]], Sequence[bool]],

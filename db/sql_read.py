@@ -54,7 +54,7 @@ from db.values import (
     batched,
     clean_text,
 )
-from engine.records import MeasureRecord, RecordScope
+from engine.records import ErrorKind, MeasureRecord, RecordScope
 
 _R = MeasureRecordRow
 
@@ -192,6 +192,17 @@ def top(connection: Connection, key: str, scope: RecordScope, k: int) -> tuple[M
             break
         start += size
     return tuple(chosen.values())[:k]
+
+
+def newest(
+    connection: Connection, limit: int, keys: Sequence[str] | None, errors_only: bool
+) -> tuple[MeasureRecord, ...]:
+    query = record_columns().order_by(_R.id.desc()).limit(max(limit, 0))
+    if keys is not None:
+        query = query.where(_R.workload_id.in_(tuple(find_workloads(connection, keys))))
+    if errors_only:
+        query = query.where(_R.error != str(ErrorKind.OK))
+    return tuple(record for _, record in RecordReader(connection).read(query))
 
 
 def trial_counts(connection: Connection, keys: Sequence[str], scope: RecordScope) -> dict[str, int]:

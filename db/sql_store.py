@@ -225,6 +225,11 @@ class SqlStore(Store):
             query = query.where(MeasureRecordRow.target_id == target)
         return RecordReader(connection).read(query)
 
+    def newest(
+        self, limit: int, workload_keys: Sequence[str] | None = None, errors_only: bool = False
+    ) -> tuple[MeasureRecord, ...]:
+        return self._read(sql_read.newest, limit, workload_keys, errors_only)
+
     def remove_records(
         self,
         drop: Callable[[Sequence[MeasureRecord]], Sequence[bool]],

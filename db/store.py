@@ -201,6 +201,12 @@ class Store(ABC):
         """Every record, of every scope unless one is given; streamed, with memory for one batch."""
 
     @abstractmethod
+    def newest(
+        self, limit: int, workload_keys: Sequence[str] | None = None, errors_only: bool = False
+    ) -> tuple[MeasureRecord, ...]:
+        """The last `limit` records of all scopes, newest first; only failures if asked for."""
+
+    @abstractmethod
     def remove_records(
         self,
         drop: Callable[[Sequence[MeasureRecord]], Sequence[bool]],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -89,7 +89,7 @@ def _list(args: argparse.Namespace) -> int:
     with _open(args) as store:
         names = _names(store)
         keys = [args.workload] if args.workload else None
-        found = list(_newest(store.iter_records(keys), args.limit, args.errors))
+        found = store.newest(args.limit, keys, args.errors)
     from db.lines import record_to_json
 
     cells = [
@@ -101,13 +101,6 @@ def _list(args: argparse.Namespace) -> int:
     ]  # fmt: skip
     headers = ("workload", "latency ms", "result", "sketch", "threads", "measured", "message")
     return _print(args, [record_to_json(r) for r in found], table(headers, cells))
-
-
-def _newest(records: Iterator[MeasureRecord], limit: int, errors: bool) -> Iterator[MeasureRecord]:
-    from collections import deque
-
-    chosen = (r for r in records if not (errors and r.valid))
-    yield from reversed(deque(chosen, maxlen=limit))
 
 
 def _best(args: argparse.Namespace) -> int:

@@ -71,6 +71,14 @@ class TestRecords:
         assert tiles == [0, 1, 2]
         assert store.top("conv-a", SCOPE, 0) == ()
 
+    def test_newest_come_first(self, store: Store) -> None:
+        stored = [record(0), failed(1), record(2), failed(3, key="conv-b"), record(4, key="conv-b")]
+        store.add_records(stored)
+        assert store.newest(2) == (stored[4], stored[3])
+        assert store.newest(9, ["conv-a", "absent"]) == (stored[2], stored[1], stored[0])
+        assert store.newest(9, errors_only=True) == (stored[3], stored[1])
+        assert store.newest(9, ["absent"]) == store.newest(0) == ()
+
     def test_equal_latencies_give_the_first_stored(self, store: Store) -> None:
         store.add_records([record(7), record(3), record(5)])
         assert store.best(["conv-a"], SCOPE)["conv-a"] == record(7)
