@@ -18,15 +18,21 @@ QUIET = {
 }
 """Nothing is sent anywhere."""
 
+RETRIES = {"PREFECT_CLIENT_MAX_RETRIES": "3"}
+"""Each call waits 14 s in all for a server that is started again, and no minutes for one that is
+gone for good: a flow makes several calls before it ends."""
+
 CONSOLE = "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"
+INTERNAL = "PREFECT_LOGGING_INTERNAL_LEVEL"
 
 
 def prepare_prefect(verbose: bool = False) -> None:
     """Set the defaults; Prefect's own log lines reach the terminal only if `verbose`."""
-    for name, value in QUIET.items():
+    for name, value in (QUIET | RETRIES).items():
         os.environ.setdefault(name, value)
     if not verbose:
         os.environ.setdefault(CONSOLE, "CRITICAL")
+        os.environ.setdefault(INTERNAL, "CRITICAL")
     os.environ.setdefault("PREFECT_HOME", str(_home()))
 
 

@@ -99,6 +99,12 @@ def _kill_server(scene: Scene) -> str:
     return f"Prefect's server killed, {seconds:.1f} s"
 
 
+def _end_server(scene: Scene) -> str:
+    """It comes back when the command has ended."""
+    scene.prefect.kill()
+    return "Prefect's server killed for good"
+
+
 def _stop_database(scene: Scene) -> str:
     assert scene.postgresql is not None
     scene.postgresql.stop("immediate")
@@ -136,6 +142,7 @@ FAULTS: dict[str, Fault] = {
     "sigterm": Fault(_terminate, 3, 60),
     "worker": Fault(_kill_worker, 4, 120, goes_on=True, tuning=True),
     "prefect": Fault(_kill_server, 2, 300),
+    "prefect-gone": Fault(_end_server, 1, 300),
     "own-sigkill": Fault(_kill, 1, 10, own_server=True),
     "own-sigint-twice": Fault(_interrupt_twice, 1, 10, own_server=True),
     "own-server": Fault(_kill_own_server, 1, 120, own_server=True),

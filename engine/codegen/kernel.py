@@ -8,7 +8,7 @@ starts.  `args` points to an array of pointers: one per name in `arguments`, the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -65,7 +65,7 @@ class Packing:
 
 @dataclass(frozen=True)
 class Kernel:
-    """Generated code of one step.
+    """Generated code of one step: `functions` holds the IR of each region.
 
     `layouts` holds non-constant tensors, `packings` the constant ones; both cover `arguments`.
     A constant placeholder with `derive` is computed from its source before packing
@@ -75,7 +75,7 @@ class Kernel:
     """
 
     name: str
-    ir: str
+    functions: tuple[str, ...]
     regions: tuple[str, ...]
     arguments: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -83,3 +83,12 @@ class Kernel:
     packings: Mapping[str, Packing]
     workspace: int = 0
     workspace_per_thread: int = 0
+
+    @property
+    def ir(self) -> str:
+        """The IR of all regions."""
+        return "\n".join(self.functions)
+
+    def without_ir(self) -> Kernel:
+        """What is needed of it once it is compiled."""
+        return replace(self, functions=())

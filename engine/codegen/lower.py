@@ -32,7 +32,7 @@ def lower(
         regions.append(symbol)
         functions.append(_RegionWriter(plan, region, symbol, fused).write())
     return Kernel(
-        name, "\n".join(functions), tuple(regions), tuple(plan.arguments), program.dag.outputs,
+        name, tuple(functions), tuple(regions), tuple(plan.arguments), program.dag.outputs,
         {k: v for k, v in plan.layouts.items() if k in plan.arguments},
         plan.packings, plan.shared_bytes, plan.thread_bytes,
     )  # fmt: skip

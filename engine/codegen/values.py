@@ -44,6 +44,7 @@ class Values:
         self.known: dict[str, str] = {}
         """Tensor -> its value at the current point (the head and epilogue stages)."""
         self._memo: dict[object, Operand] = {}
+        self._over: dict[Affine, Affine] = {}
         self.axis_map: Env = {}
         """The head's axes over sub-loops; set by the nest that is being lowered."""
         self.kind = "float"
@@ -104,8 +105,7 @@ class Values:
         if read.tensor in self.known:
             return self.known[read.tensor]
         if read.tensor in self.dag.constants:
-            at = [self.m.split(i.substitute(env).substitute(self.axis_map)) for i in read.index]
-            row, column = (const for _, const in at)
+            row, column = (self._at(i.substitute(env))[1] for i in read.index)
             return float(self.dag.constants[read.tensor][row][column])
         stage = self.inlined.get(read.tensor)
         if stage is not None:
@@ -116,11 +116,17 @@ class Values:
         inner = {a.name: i.substitute(env) for a, i in zip(stage.axes, read.index, strict=True)}
         if stage.reducer is None:
             return self.get(stage.body, inner)
-        at = tuple(self.m.split(i.substitute(self.axis_map)) for i in inner.values())
-        key = (stage.name, at)
+        key = (stage.name, tuple([self._at(i) for i in inner.values()]))
         if key not in self._memo:
             self._memo[key] = self.unrolled_sum(stage, inner)
         return self._memo[key]
+
+    def _at(self, index: Affine) -> tuple[Symbolic, int]:
+        """An index over the head's axes: loop variables in scope, and the current point."""
+        over = self._over.get(index)
+        if over is None:
+            over = self._over[index] = index.substitute(self.axis_map)
+        return self.m.split(over)
 
     def unrolled_sum(self, stage: Stage, env: Env) -> Operand:
         """Sum over all points of the reduction axes; the body is matrix element times value."""

@@ -34,12 +34,13 @@ def make_inputs(dag: ComputeDag, seed: int, positive: bool = False) -> dict[str,
 
 def _values(placeholder: Placeholder, rng: np.random.Generator, positive: bool) -> Floats:
     size = math.prod(placeholder.shape)
-    values = rng.uniform(_SMALLEST, 1.0, size)
+    drawn = rng.random(size, np.float32) * np.float32(2) - np.float32(1)
+    values: Floats = np.abs(drawn) * np.float32(1 - _SMALLEST) + np.float32(_SMALLEST)
     if not positive:
-        values *= rng.choice((-1.0, 1.0), size)
+        np.copysign(values, drawn, out=values)
     if placeholder.constant and len(placeholder.shape) > 1 and size:
-        values /= math.sqrt(size / max(placeholder.shape))
-    return values.astype(np.float32).reshape(placeholder.shape)
+        values /= np.float32(math.sqrt(size / max(placeholder.shape)))
+    return values.reshape(placeholder.shape)
 
 
 def solve(dag: ComputeDag, feeds: Mapping[str, Floats]) -> dict[str, Floats]:

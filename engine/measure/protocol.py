@@ -65,13 +65,13 @@ class Compile:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A compiled candidate: its kernel (without IR), object code, and seconds it took.
+    """A compiled candidate: its kernel (without IR), object files, and seconds it took.
 
     `derived` names constants that are computed from others: name -> (transform, source).
     """
 
     kernel: Any
-    code: bytes
+    code: bytes | tuple[bytes, ...]
     seconds: float = 0.0
     derived: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from engine.codegen import compile_ir, generate, module
@@ -89,7 +89,7 @@ def make_share(share: Share) -> tuple[list[Made], bytes]:
             order.workload, schedule, share.target, order.layouts, order.name, share.threads
         )
         texts.append(kernel.ir)
-        made.append(Made(replace(kernel, ir=""), schedule, dag, tuned))
+        made.append(Made(kernel.without_ir(), schedule, dag, tuned))
     return made, compile_ir(module(texts, share.target), share.target)
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +32,8 @@ from tasks.night import Outcome
 
 if TYPE_CHECKING:
     from tests.db.postgres_server import Server
+
+ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect_server")]
 
@@ -90,3 +96,29 @@ def test_a_night(url: str, tmp_path: Path) -> None:
         assert [c.published is not None for c in store.compiled_networks("mlp")] == [True]
         modes = [r.scope.timing_mode for r in store.iter_records()]
         assert sum(mode is not TimingMode.IN_NETWORK for mode in modes) == 12
+
+
+def test_two_machines_at_once(url: str, tmp_path: Path) -> None:
+    """Each has a measuring lock of its own; their records meet in one database."""
+    command = [sys.executable, "-m", "flows.cli", "tune", "mlp", "--trials", "12"]
+    commands = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        started = subprocess.Popen(
+            [*command, "--db", url, "--threads", "1", "--json"], cwd=ROOT, text=True,
+            env={**os.environ, "TMPDIR": str(tmp_path / name)},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        commands.append(started)
+    ends = [command.communicate(timeout=300) for command in commands]
+    assert [c.returncode for c in commands] == [0, 0], ends
+    with open_store(url) as store:
+        runs = store.runs()
+        assert [r.status for r in runs] == [RunStatus.FINISHED] * 2
+        records = [
+            r for r in store.iter_records() if r.scope.timing_mode is not TimingMode.IN_NETWORK
+        ]
+        assert Counter(r.run_id for r in records) == {r.run_id: 12 for r in runs}
+        assert len({r.scope for r in records}) == 1
+    again = tune(TuneParameters(models=["mlp"], trials=6, db=url, threads=1))
+    assert sum(row["trials"] for row in again.table) == 30, "the next run knows both"

@@ -69,7 +69,7 @@ def build(problem: Problem, schedule: Schedule) -> Built:
     )  # fmt: skip
     code = compile_ir(f'target triple = "{problem.target.triple}"\n' + ir, problem.target)
     kernel = Kernel(
-        "k", "", ("k",), ("x", "w", "y"), ("y",), problem.workload.layouts,
+        "k", (), ("k",), ("x", "w", "y"), ("y",), problem.workload.layouts,
         {"w": Packing((("i", N),), (var("i"),))}, workspace=256,
     )  # fmt: skip
     return Built(kernel, code, time.perf_counter() - start)
