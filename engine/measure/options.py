@@ -17,7 +17,7 @@ class MeasureOptions:
     """Seconds for the inputs and the reference result of a search task."""
     start_timeout_s: float = 60.0
     """Seconds until a new worker must have answered."""
-    passes: int = 3
+    passes: int = 2
     """Interleaved passes over a batch; the minimum over all of them is the latency."""
     repeat: int = 1
     """Repeats of each candidate in each pass."""

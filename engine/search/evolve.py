@@ -26,9 +26,9 @@ from engine.search.protocol import Features, Floats, Integers, Mask
 class EvolveOptions:
     """Sizes and rates of the search."""
 
-    population: int = 512
+    population: int = 256
     """Candidates kept, and children born, in each generation."""
-    generations: int = 4
+    generations: int = 3
     """Rounds of children after the library is scored."""
     sketches: int = 4
     """Sketches, by their best candidate, that go on evolving."""
