@@ -86,8 +86,9 @@ def make_share(share: Share) -> tuple[list[Made], bytes]:
             chosen[key] = choose(order.workload, order.schedule, share.target, share.threads)
         schedule, dag, tuned = chosen[key]
         kernel = generate(
-            order.workload, schedule, share.target, order.layouts, order.name, share.threads
-        )
+            order.workload, schedule, share.target, order.layouts, order.name, share.threads,
+            ahead=True,
+        )  # fmt: skip
         texts.append(kernel.ir)
         made.append(Made(kernel.without_ir(), schedule, dag, tuned))
     return made, compile_ir(module(texts, share.target), share.target)
