@@ -213,6 +213,7 @@ class TuningSession:
         )
 
     def _measure(self, task: SearchTask, size: int) -> tuple[MeasureRecord, ...]:
+        size = self._measurer.fitting(task, size)
         proposals = self._search.propose(task, self.history[task.key], size, self.round_index)
         if not proposals:
             self.exhausted.add(task.key)

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from math import prod
 from types import TracebackType
 
 from engine.errors import NoctuneError, TargetError
@@ -122,6 +123,13 @@ class Measurer:
             result.record(task, schedule, run_id, round_index, guess, created)
             for result, schedule, guess in zip(results, schedules, predicted, strict=True)
         )
+
+    def fitting(self, task: SearchTask, size: int) -> int:
+        """At most `size`: candidates (two at least) whose packed constants the measuring worker can
+        hold at once; with more, every pass would pack them anew."""
+        constants = (p.shape for p in task.workload.dag.placeholders if p.constant)
+        held = max(1, sum(4 * prod(shape) for shape in constants))
+        return min(size, max(2, self.options.resident_bytes // held))
 
     def preflight(
         self, task: SearchTask, schedules: Sequence[Schedule]

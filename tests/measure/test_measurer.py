@@ -237,3 +237,12 @@ def test_full_disk_is_no_bad_schedule(measurer: Make, tmp_path: Path) -> None:
     """G6-07: the machine is blamed."""
     (record,) = measurer().measure(search_task(), [bad("build_full")])
     assert record.error is ErrorKind.MACHINE_FAULT
+
+
+def test_huge_constants_make_small_rounds(measurer: Make) -> None:
+    task = search_task()
+    assert measurer().fitting(task, 12) == 12
+    constants = 4 * sum(math.prod(p.shape) for p in task.workload.dag.placeholders if p.constant)
+    assert measurer(resident_bytes=5 * constants).fitting(task, 12) == 5
+    assert measurer(resident_bytes=1).fitting(task, 12) == 2
+    assert measurer(resident_bytes=1).fitting(task, 1) == 1
