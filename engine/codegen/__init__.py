@@ -33,12 +33,8 @@ def generate(
     layouts: Mapping[str, Layout] | None = None,
     name: str = "kernel",
     threads: int = 1,
-    *,
-    ahead: bool = False,
 ) -> Kernel:
     """The kernel of a schedule, for the canonical layouts or for those given.
-
-    With `ahead` it prefetches for the kernel that runs next, if it can.
 
     Raises ScheduleError if no sketch of the workload has this name and these knobs.
     """
@@ -47,5 +43,6 @@ def generate(
         raise ScheduleError(f"no sketch of {workload.anchor} takes the schedule {schedule.key}")
     fused = any(f in ("+fma", "+avx512f") for f in target.features) or target.vector_bits > 128
     fused = fused or not target.is_x86
-    placed = {**workload.layouts, **(layouts or {})}
-    return lower(sketch.program(schedule), placed, name, fused=fused, ahead=ahead)
+    return lower(
+        sketch.program(schedule), {**workload.layouts, **(layouts or {})}, name, fused=fused
+    )

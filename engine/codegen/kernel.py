@@ -72,9 +72,6 @@ class Kernel:
     (`engine.codegen.constants.derive`).  Workspace bytes: `workspace` shared by all threads, plus
     `workspace_per_thread` for each, laid out [shared][thread 0][thread 1]..., 64-byte aligned.
     Outputs never alias inputs unless `layouts` places them so.
-
-    If `bodies` is not 0 the kernel prefetches for the one that runs next, so many times in all, and
-    `args` has two more entries behind the workspace: where that is, and bytes between two times.
     """
 
     name: str
@@ -86,7 +83,6 @@ class Kernel:
     packings: Mapping[str, Packing]
     workspace: int = 0
     workspace_per_thread: int = 0
-    bodies: int = 0
 
     @property
     def ir(self) -> str:

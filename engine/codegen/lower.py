@@ -18,19 +18,13 @@ from engine.space.nest import Program, Region
 
 
 def lower(
-    program: Program,
-    layouts: Mapping[str, Layout],
-    name: str,
-    *,
-    fused: bool = True,
-    ahead: bool = False,
+    program: Program, layouts: Mapping[str, Layout], name: str, *, fused: bool = True
 ) -> Kernel:
     """LLVM IR for a program whose inputs and outputs lie as `layouts` says.
 
-    `fused` says that the target has fused multiply-add instructions, `ahead` that the kernel is to
-    prefetch for the next one if it can.
+    `fused` says that the target has fused multiply-add instructions.
     """
-    plan = KernelPlan(program, layouts, ahead)
+    plan = KernelPlan(program, layouts)
     functions = []
     regions = []
     for number, region in enumerate(program.regions):
@@ -41,7 +35,6 @@ def lower(
         name, tuple(functions), tuple(regions), tuple(plan.arguments), program.dag.outputs,
         {k: v for k, v in plan.layouts.items() if k in plan.arguments},
         plan.packings, plan.shared_bytes, plan.thread_bytes,
-        plan.host[1] if plan.host else 0,
     )  # fmt: skip
 
 

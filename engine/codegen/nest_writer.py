@@ -14,7 +14,7 @@ from math import prod
 from engine.codegen import vector_math as vm
 from engine.codegen.access import Address, resolve
 from engine.codegen.nest_loops import NestLoops, RegionContext
-from engine.codegen.prefetch import LINE, WORTH_IT, prefetch, prefetch_next, prefetch_panel
+from engine.codegen.prefetch import LINE, WORTH_IT, prefetch, prefetch_panel
 from engine.codegen.values import Env, Values, point_env
 from engine.expr import REDUCERS, Affine, Binary, Layout, Read, Stage, reads, row_major, var
 from engine.space.nest import Nest
@@ -112,7 +112,7 @@ class NestWriter(NestLoops):
         self.values.forget()
         points = self._tile_points()
         looped = self.stage.reducer is not None and not self.stage.unroll
-        if looped and self._hides_memory:
+        if looped and prod(a.extent for a in self.stage.reduce_axes) >= WORTH_IT:
             self._touch(points)
         heads = self._reduce(points) if looped else [""] * len(points)
         if self.nest.vector_reduces:
@@ -164,8 +164,6 @@ class NestWriter(NestLoops):
                 out.append(self._combine(reducer, value))
             if self.nest.prefetch:
                 self._prefetch()
-            if self.plan.ahead:
-                self._look_ahead()
             return out
 
         start = [neutral] * len(points)
@@ -179,38 +177,14 @@ class NestWriter(NestLoops):
             results = [self._horizontal(reducer, r) for r in results]
         return results
 
-    @property
-    def _outer(self) -> list[str]:
-        """All loops around a tile, outermost first."""
-        shared = [a.name for a in self.r.region.shared]
-        return [*shared, *(n for _, n in (*self._blocks, *self._split, *self._tiles))]
-
-    @property
-    def _hides_memory(self) -> bool:
-        """Whether the sum is so long that what is asked for meanwhile comes for nothing."""
-        return prod(a.extent for a in self.stage.reduce_axes) >= WORTH_IT
-
     def _prefetch(self) -> None:
         """Ask for constants that later passes will read."""
+        shared = [a.name for a in self.r.region.shared]
+        outer = [*shared, *(n for _, n in (*self._blocks, *self._split, *self._tiles))]
         for tensor in dict.fromkeys(r.tensor for r in reads(self.stage.body)):
             packing = self.plan.packings.get(tensor)
             if packing is not None and packing.loops and not self.plan.is_plain(tensor):
-                prefetch_panel(self.memory, packing, tensor, self._outer)
-
-    def _look_ahead(self) -> None:
-        """In a long sum of products, once for all unrolled steps: ask for a piece of what the next
-        kernel will read."""
-        inner, body = [name for _, name in self._reduction], self.stage.body
-        is_product = isinstance(body, Binary) and body.op == "mul" and self._hides_memory
-        if not is_product or any(self.points.get(name) for name in inner):
-            return
-        outer = [*self._outer, *(name for name in inner if name not in self.points)]
-        loops = [(name, self.memory.counts[name]) for name in outer]
-        bodies = prod(trips for _, trips in loops)
-        if self.plan.host is None:
-            self.plan.host = self.nest, bodies
-        if self.plan.host[0] is self.nest:
-            prefetch_next(self.memory, loops, len(self.plan.arguments) + 1)
+                prefetch_panel(self.memory, packing, tensor, outer)
 
     def _touch(self, points: Sequence[Mapping[str, int]]) -> None:
         """Ask for what will be read and written behind the sum: it comes while the sum runs."""

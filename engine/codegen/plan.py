@@ -15,10 +15,8 @@ _PAD = 64  # floats of slack after each temporary: vector over-reads stay inside
 class KernelPlan:
     """Arguments, packings and the workspace of one kernel."""
 
-    def __init__(self, program: Program, layouts: Mapping[str, Layout], ahead: bool) -> None:
-        self.program, self.dag, self.ahead = program, program.dag, ahead
-        self.host: tuple[Nest, int] | None = None
-        """The nest that prefetches for the next kernel, and how often it can."""
+    def __init__(self, program: Program, layouts: Mapping[str, Layout]) -> None:
+        self.program, self.dag = program, program.dag
         used = {r.tensor for s in self.dag.stages for r in reads(s.body)}
         placeholders = [p for p in self.dag.placeholders if p.name in used]
         self.constant = {p.name: p for p in placeholders if p.constant}

@@ -7,9 +7,6 @@ along the constant.  Each of their `T` passes reads the panel again, so that col
 from memory in the first pass only, which then waits, while the others leave the memory idle.
 Instead each pass asks for its `1/T` of the panel that follows.
 
-In a network a kernel also asks for what the next one will read first, a piece in each innermost
-body: the memory is idle most of the time, and would be the only thing at work when that one starts.
-
 In: the order of a nest's loops and of a packed constant.  Out: what each innermost body prefetches.
 """
 
@@ -85,38 +82,16 @@ def prefetch_panel(memory: Memory, packing: Packing, tensor: str, outer: Sequenc
 
 def _shift(memory: Memory, panel: Panel, lines: int) -> str:
     """Floats from the body's start to the part of this pass: `pass * lines / passes` lines."""
-    e, (value, last) = memory.e, _number(memory, panel.passes)
-    value = e.hoisted([last], f"mul nsw i64 {value}, {lines}")
-    value = e.hoisted([last], f"udiv i64 {value}, {panel.times}")
-    return e.hoisted([last], f"mul nsw i64 {value}, {LINE}")
-
-
-def _number(memory: Memory, loops: Sequence[tuple[str, int]]) -> tuple[str, str]:
-    """Which of all points of the loops (name, trips) this one is, and the innermost loop that the
-    number depends on."""
     e, last, value = memory.e, "", "0"
-    for name, trips in loops:
+    for name, trips in panel.passes:
         known = memory.points.get(name)
         at = e.value_of(name) if known is None else str(known)
         last = name if known is None else last
         value = e.hoisted([last], f"mul nsw i64 {value}, {trips}")
         value = e.hoisted([last], f"add nsw i64 {value}, {at}")
-    return value, last
-
-
-def prefetch_next(memory: Memory, loops: Sequence[tuple[str, int]], slot: int) -> None:
-    """In an innermost body inside `loops` (name, trips), outermost first: prefetch its part of what
-    `args[slot]` points to; `args[slot + 1]` are bytes from one body's part to the next."""
-    e, (value, last) = memory.e, _number(memory, loops)
-    start, step = (
-        e.hoisted([""], f"load {kind}, ptr {place}, align 8")
-        for kind, place in (
-            (kind, e.hoisted([""], f"getelementptr ptr, ptr %args, i64 {at}"))
-            for kind, at in (("ptr", slot), ("i64", slot + 1))
-        )
-    )
-    offset = e.hoisted([last], f"mul nsw i64 {value}, {step}")
-    prefetch(memory, e.hoisted([last], f"getelementptr i8, ptr {start}, i64 {offset}"), near=2)
+    value = e.hoisted([last], f"mul nsw i64 {value}, {lines}")
+    value = e.hoisted([last], f"udiv i64 {value}, {panel.times}")
+    return e.hoisted([last], f"mul nsw i64 {value}, {LINE}")
 
 
 def prefetch(memory: Memory, pointer: str, *, write: bool = False, near: int = 3) -> None:

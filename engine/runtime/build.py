@@ -17,7 +17,6 @@ from engine.errors import ModelError
 from engine.expr import ComputeDag, Layout, row_major
 from engine.graph.task import LoweredGraph, Step, Workload
 from engine.records import Schedule
-from engine.runtime.ahead import look_ahead
 from engine.runtime.driver import driver_ir
 from engine.runtime.inplace import reuse_in_place
 from engine.runtime.jit import emit_object
@@ -100,19 +99,15 @@ class _Maker:
 
     def program(self, steps: Sequence[Step], borders: Mapping[str, str], threads: int) -> Program:
         lowered, graph = self.lowered, self.lowered.graph
-        kernels = {name: made.kernel for name, made in self.made.items()}
-        inputs = tuple(self._border(n, borders) for n in graph.inputs)
-        outputs = tuple(self._border(n, borders) for n in graph.outputs)
-        done = [self._host(s) if s.workload is None else self._kernel(s) for s in steps]
         return Program(
             graph.name, lowered.target, threads, graph.opset,
-            inputs,
-            outputs,
+            tuple(self._border(n, borders) for n in graph.inputs),
+            tuple(self._border(n, borders) for n in graph.outputs),
             tuple(
                 KernelCode(k.name, k.regions, k.workspace, k.workspace_per_thread)
-                for k in kernels.values()
+                for k in (m.kernel for m in self.made.values())
             ),
-            look_ahead(done, kernels),
+            tuple(self._host(s) if s.workload is None else self._kernel(s) for s in steps),
             self.plan.size,
         )  # fmt: skip
 

@@ -4,8 +4,7 @@ In: the program's steps.  Out: one function for each stretch of kernels between 
 `void segment_i(ptr table, i64 threads)`, and a twin `void timed_i(ptr table, i64 threads, ptr
 clock)` that stores nanoseconds before the first and after each step.
 
-The table holds pointers, eight bytes each: for every call its arguments, then the workspace, then
-where it prefetches and how many bytes each time, if it does.
+The table holds pointers, eight bytes each: for every call its arguments, then the workspace.
 Inputs are copied into their buffers at the head of the first segment, outputs out of them at the
 end of the last, by regions of `engine.runtime.copies`.
 """
@@ -86,7 +85,7 @@ def schema(program: Program) -> Schema:
             continue
         calls.append(Call(step.name, regions[step.kernel], slot))
         kernels.append((step, slot))
-        slot += step.slots
+        slot += len(step.args) + 1
     outputs = copies(program.outputs, "write")
     if calls:
         order.append(Segment(tuple(calls)))

@@ -86,9 +86,8 @@ def make_share(share: Share) -> tuple[list[Made], bytes]:
             chosen[key] = choose(order.workload, order.schedule, share.target, share.threads)
         schedule, dag, tuned = chosen[key]
         kernel = generate(
-            order.workload, schedule, share.target, order.layouts, order.name, share.threads,
-            ahead=True,
-        )  # fmt: skip
+            order.workload, schedule, share.target, order.layouts, order.name, share.threads
+        )
         texts.append(kernel.ir)
         made.append(Made(kernel.without_ir(), schedule, dag, tuned))
     return made, compile_ir(module(texts, share.target), share.target)

@@ -50,8 +50,7 @@ class KernelStep:
 
     `estimate` is the tuner's seconds for it, None if it was never measured; `tuned` is False if the
     default schedule was taken.  `work` are the FLOPs that the algorithm really makes, `bytes` those
-    of its constants, inputs and outputs; 0 if a file does not say.  `ahead` is (offset into the
-    weights, bytes from one prefetch to the next) of a kernel that prefetches for a later step.
+    of its constants, inputs and outputs; 0 if a file does not say.
     """
 
     name: str
@@ -66,12 +65,6 @@ class KernelStep:
     estimate: float | None
     work: int = 0
     bytes: int = 0
-    ahead: tuple[int, int] | None = None
-
-    @property
-    def slots(self) -> int:
-        """Entries of the table that are its own: arguments, workspace, what it prefetches."""
-        return len(self.args) + (1 if self.ahead is None else 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +175,6 @@ def _step(data: Mapping[str, Any]) -> KernelStep | HostStep:
     if data["kind"] == "kernel":
         values["args"] = tuple((str(kind), int(offset)) for kind, offset in data["args"])
         values["schedule"] = Schedule.from_json(data["schedule"])
-        if data.get("ahead") is not None:
-            values["ahead"] = (int(data["ahead"][0]), int(data["ahead"][1]))
         return KernelStep(**values)
     values["attrs"] = {k: _decode(v) for k, v in data["attrs"].items()}
     for side in ("inputs", "outputs"):

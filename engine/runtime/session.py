@@ -76,9 +76,6 @@ class Session:
         for step, slot in self.schema.kernel_slots:
             for i, (place, offset) in enumerate(step.args):
                 self.table[slot + i] = bases[place] + offset
-            if step.ahead is not None:
-                self.table[slot + step.slots - 2] = bases[WEIGHT] + step.ahead[0]
-                self.table[slot + step.slots - 1] = step.ahead[1]
         for tensor, slot in self.schema.input_slots:
             self.table[slot + 1] = bases[BUFFER] + tensor.offset
         for tensor, slot in self.schema.output_slots:
