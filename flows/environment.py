@@ -19,8 +19,8 @@ QUIET = {
 """Nothing is sent anywhere."""
 
 RETRIES = {"PREFECT_CLIENT_MAX_RETRIES": "3"}
-"""Each call waits 14 s in all for a server that is started again, and no minutes for one that is
-gone for good: a flow makes several calls before it ends."""
+"""Each call waits about 20 s in all for a server that is started again, and no minutes for one that
+is gone for good: a flow makes several calls before it ends."""
 
 CONSOLE = "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"
 INTERNAL = "PREFECT_LOGGING_INTERNAL_LEVEL"

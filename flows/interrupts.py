@@ -49,13 +49,16 @@ def stoppable(say: Callable[[str], None]) -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, old)
 
 
-def insist_on_termination() -> None:
-    """From now on SIGTERM is sent again where its exception was lost.
+@contextmanager
+def insisting_on_termination() -> Iterator[None]:
+    """Inside, SIGTERM is sent again where its exception was lost.
 
     Python ignores exceptions in finalizers and callbacks.  If the signal comes just then the flow
     would go on as if nobody had asked it to end.
     """
     from prefect.exceptions import TerminationSignal
+
+    before = sys.unraisablehook
 
     def hook(lost: sys.UnraisableHookArgs) -> None:
         if lost.exc_type is TerminationSignal:
@@ -63,9 +66,13 @@ def insist_on_termination() -> None:
             again.daemon = True
             again.start()
         else:
-            sys.__unraisablehook__(lost)
+            before(lost)
 
     sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def end_at_once() -> None:

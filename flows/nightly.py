@@ -22,7 +22,7 @@ from engine.errors import NoctuneError
 from engine.measure.folders import Scratch
 from flows.budget import Budget, Window
 from flows.html_report import write_report
-from flows.interrupts import insist_on_termination, stop_event
+from flows.interrupts import insisting_on_termination, stop_event
 from flows.night_report import night_markdown
 from flows.parameters import NightlyParameters, run_parameters
 from flows.progress import Progress, Snapshot, watcher
@@ -78,9 +78,8 @@ def nightly_run_name() -> str:
 @flow(name="nightly", flow_run_name=nightly_run_name, persist_result=False)
 def nightly(job: NightlyParameters) -> NightReport:
     """Tune many networks in one window, then compile, verify, time and publish each."""
-    insist_on_termination()
     window, progress = Window(job.seconds), watcher()
-    with night_lock():
+    with insisting_on_termination(), night_lock():
         options = SessionOptions(
             job.db, job.target, job.threads, job.seed, str(flow_run.id or ""), job.accuracy
         )

@@ -129,6 +129,7 @@ class TemporaryServer:
                 if self._stopped:
                     return
                 self._launch()
+        self._process.wait()  # it would end with the thread that started it
 
     def _answers(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)

@@ -18,7 +18,7 @@ from engine.errors import NoctuneError
 from engine.measure.lock import BusyError
 from engine.search import Choice
 from flows.budget import Budget
-from flows.interrupts import insist_on_termination, stop_event
+from flows.interrupts import insisting_on_termination, stop_event
 from flows.parameters import TuneParameters, run_parameters
 from flows.plots import plots_markdown
 from flows.progress import Outlook, Progress, Snapshot, snapshot, watcher
@@ -65,7 +65,6 @@ def tune_run_name() -> str:
 @flow(name="tune", flow_run_name=tune_run_name, persist_result=False)
 def tune(job: TuneParameters) -> TuneResult:
     """Tune networks until the budget is spent; run it again to go on."""
-    insist_on_termination()
     progress = watcher()
     budget = Budget(job.trials, job.seconds)
     options = SessionOptions(
@@ -76,7 +75,7 @@ def tune(job: TuneParameters) -> TuneResult:
         job.run_id or str(flow_run.id or ""),
         job.accuracy,
     )
-    with TuningSession(options, progress.say) as session:
+    with insisting_on_termination(), TuningSession(options, progress.say) as session:
         session.stop = stop_event()
         _open(session, job, progress)
         budget.already, budget.earlier = session.new_trials, session.earlier

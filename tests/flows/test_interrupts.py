@@ -27,7 +27,8 @@ with stoppable(lambda text: print(text, flush=True)) as event:
 LOST = """
 import os, signal, sys, time
 from prefect.exceptions import TerminationSignal
-from flows.interrupts import insist_on_termination
+from contextlib import nullcontext
+from flows.interrupts import insisting_on_termination
 
 class Finalized:
     def __del__(self):
@@ -39,14 +40,15 @@ def handle(number, frame):
     raise TerminationSignal(number)
 
 signal.signal(signal.SIGTERM, handle)
-if sys.argv[1] == "insist":
-    insist_on_termination()
+before = sys.unraisablehook
 try:
-    Finalized()
-    time.sleep(2)
-    print("went on", flush=True)
+    with insisting_on_termination() if sys.argv[1] == "insist" else nullcontext():
+        Finalized()
+        time.sleep(2)
+        print("went on", flush=True)
 except TerminationSignal:
     print("ended", flush=True)
+assert sys.unraisablehook is before
 """
 
 

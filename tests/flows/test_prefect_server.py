@@ -7,13 +7,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from engine.errors import NoctuneError
+from engine.measure.confine import die_with
 from flows.environment import server_seems_named
-from flows.prefect_server import prefect_server
+from flows.prefect_server import _STARTS, TemporaryServer, prefect_server
 from tests.conftest import HOME
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,6 +69,42 @@ def test_the_server_dies_with_a_killed_command() -> None:
     while is_running(server) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not is_running(server)
+
+
+class QuickServer(TemporaryServer):
+    """Answers at once, and is a process that does nothing."""
+
+    def _launch(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(600)"],
+            preexec_fn=partial(die_with, os.getpid()),
+        )
+
+    def _answers(self) -> bool:
+        return True
+
+
+def wait_for(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 60
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()
+
+
+def test_a_server_that_dies_is_started_again() -> None:
+    """Also the last one lives on, though the thread that started it has nothing more to do."""
+    server = QuickServer()
+    url = server.wait()
+    for _ in range(_STARTS):
+        before = server._process.pid
+        time.sleep(0.2)  # the child is under way
+        os.kill(before, signal.SIGKILL)
+        assert wait_for(lambda pid=before: server._process.pid != pid)  # type: ignore[misc]
+    last = server._process.pid
+    time.sleep(0.5)
+    assert is_running(last) and url == f"http://127.0.0.1:{server.port}/api"
+    server.stop()
+    assert not is_running(last)
 
 
 def test_an_error_while_it_starts_ends_it() -> None:
