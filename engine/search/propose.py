@@ -116,7 +116,7 @@ class _Round:
         if np.isfinite(self.best):
             hopeful = scored.merit < np.log(self.best)
         else:
-            hopeful = scored.merit <= scored.merit.min() + np.log(_MAY_BE_BEST)
+            hopeful = scored.merit <= scored.merit.min(initial=np.inf) + np.log(_MAY_BE_BEST)
         fresh = ~np.isin(scored.pool.keys, self.seen)
         scored = scored.take(fresh & hopeful & (tried[scored.pool.which] < _HARDLY_TRIED))
         _, first = np.unique(scored.pool.which, return_index=True)
