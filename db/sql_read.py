@@ -54,7 +54,7 @@ from db.values import (
     batched,
     clean_text,
 )
-from engine.records import ErrorKind, MeasureRecord, RecordScope
+from engine.records import MeasureRecord, RecordScope
 
 _R = MeasureRecordRow
 
@@ -201,7 +201,7 @@ def newest(
     if keys is not None:
         query = query.where(_R.workload_id.in_(tuple(find_workloads(connection, keys))))
     if errors_only:
-        query = query.where(_R.error != str(ErrorKind.OK))
+        query = query.where(_R.latency.is_(None))
     return tuple(record for _, record in RecordReader(connection).read(query))
 
 
