@@ -14,7 +14,6 @@ from watching import wait_until
 from engine.errors import NoctuneError
 from engine.measure import Measurer
 from engine.measure.folders import PREFIX, Scratch, sweep
-from engine.records import ErrorKind
 
 
 def age(folder: Path) -> None:
@@ -68,16 +67,12 @@ def test_bounded_use_with_kills_and_a_vanished_folder(
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    deleter = threading.Timer(0.3, lambda: shutil.rmtree(maker._scratch.folder("compile0")))
-    deleter.start()
+    shutil.rmtree(maker._scratch.folder("compile0"))  # its process has it as working directory
     batch = [bad("kill") if i % 10 == 5 else bad("build_files") for i in range(40)]
     records = maker.measure(search_task(), batch)
     stop.set()
     watcher.join()
-    deleter.join()
-    caught = [r for i, r in enumerate(records) if r.valid != (i % 10 != 5)]
-    assert len(caught) <= 1, "one at most was being built when the folder vanished"
-    assert all(r.error is ErrorKind.MACHINE_FAULT for r in caught)
+    assert [r.valid for r in records] == [i % 10 != 5 for i in range(40)]
     assert peak[0] <= 4 << 20
     maker.close()
     assert wait_until(lambda: not list(base.iterdir()))
