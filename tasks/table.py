@@ -6,7 +6,6 @@ terminal, the database and the report.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -33,10 +32,15 @@ class TaskRow:
         return asdict(self)
 
 
+def best_record(records: Sequence[MeasureRecord]) -> MeasureRecord | None:
+    """The fastest valid record, None if there is none."""
+    return min((r for r in records if r.valid), key=lambda r: r.latency, default=None)
+
+
 def best_latency(records: Sequence[MeasureRecord]) -> float | None:
     """Seconds of the fastest valid record, None if there is none."""
-    best = min((r.latency for r in records if r.valid), default=math.inf)
-    return best if math.isfinite(best) else None
+    best = best_record(records)
+    return None if best is None else best.latency
 
 
 def task_rows(

@@ -70,6 +70,12 @@ class Result:
     def fastest(self) -> float:
         return min((seconds for seconds, _ in self.samples), default=float("inf"))
 
+    @property
+    def kept(self) -> list[float]:
+        """Seconds of the repeats that were not disturbed, of all if all were."""
+        quiet = [seconds for seconds, calm in self.samples if calm]
+        return quiet or [seconds for seconds, _ in self.samples]
+
     def record(
         self,
         task: SearchTask,
@@ -78,15 +84,16 @@ class Result:
         round_index: int,
         predicted: float | None,
         created: float,
+        scale: float = 1.0,
     ) -> MeasureRecord:
-        """The row that is kept.  Disturbed repeats are left out if any quiet one exists."""
+        """The row that is stored, its times multiplied by `scale`."""
         failed = self.failed
-        quiet = [seconds for seconds, calm in self.samples if calm]
-        times = tuple(quiet or [seconds for seconds, _ in self.samples])
+        quiet = sum(calm for _, calm in self.samples)
+        times = tuple(scale * seconds for seconds in self.kept)
         extra: dict[str, Any] = dict(failed.extra) if failed else {
             "calls": self.calls, "max_rel_error": self.max_rel_error,
-            "disturbed": len(self.samples) - len(quiet),
-            "spread": max(times) / min(times) - 1.0,
+            "disturbed": len(self.samples) - quiet,
+            "spread": max(times) / min(times) - 1.0, "scale": scale,
         }  # fmt: skip
         return MeasureRecord(
             workload_key=task.key,
@@ -130,8 +137,10 @@ class Batch:
         self._told = time.monotonic()
         self._name = task.workload.anchor
 
-    def run(self, schedules: Sequence[Schedule]) -> list[Result]:
+    def run(self, schedules: Sequence[Schedule], always: int = 0) -> list[Result]:
+        """A result for each; the first `always` of them are timed in every pass."""
         first = self._memory.numbers
+        self._always = range(first, first + always)
         self._memory.numbers += len(schedules)
         results = [Result(first + i) for i in range(len(schedules))]
         self._schedules = {r.number: s for r, s in zip(results, schedules, strict=True)}
@@ -223,11 +232,15 @@ class Batch:
     def _worth_it(self) -> list[int]:
         limit = self._options.prune_factor * self._best()
         found = ((n, self._results[n]) for n in self._good())
-        return [n for n, r in found if r.fastest <= limit or not any(q for _, q in r.samples)]
+        return [
+            n for n, r in found
+            if r.fastest <= limit or n in self._always or not any(q for _, q in r.samples)
+        ]  # fmt: skip
 
     def _finalists(self) -> list[int]:
         order = sorted(self._good(), key=lambda n: self._results[n].fastest)
-        return order[: self._options.finalists]
+        last = order[: self._options.finalists]
+        return last + [n for n in order if n in self._always and n not in last]
 
     def _best(self) -> float:
         return min((self._results[n].fastest for n in self._good()), default=float("inf"))

@@ -19,7 +19,7 @@ from types import TracebackType
 
 from engine.errors import NoctuneError, TargetError
 from engine.graph.task import SearchTask
-from engine.measure.batch import Batch, Memory
+from engine.measure.batch import Batch, Memory, Result
 from engine.measure.fleet import Fleet
 from engine.measure.folders import Scratch
 from engine.measure.lock import machine_lock, never
@@ -99,8 +99,13 @@ class Measurer:
         run_id: str = "",
         round_index: int = 0,
         predicted: Sequence[float | None] | None = None,
+        incumbent: MeasureRecord | None = None,
     ) -> tuple[MeasureRecord, ...]:
         """A record per schedule, in order; failures are records too.
+
+        `incumbent` is the best candidate so far: it is timed again among these, and all times are
+        scaled so that it takes as long as on record.  So latencies from different minutes of a
+        shared machine compare, and only what beats it side by side looks faster.
 
         Threads and timing mode are this measurer's, whatever the task says.  Holds the machine's
         measuring lock meanwhile.  Raises BusyError if `give_up` ended the wait for it, NoctuneError
@@ -113,23 +118,26 @@ class Measurer:
         with self._busy, machine_lock(self.options.lock_path, self._notify, self._give_up):
             batch = Batch(self._fleet, self._memory, task, self.options, self._notify)
             self._fleet.rest()
+            known = [incumbent.schedule] if incumbent and schedules else []
             try:
-                results = batch.run(schedules)
+                results = batch.run([*known, *schedules], always=len(known))
             except BaseException:
                 self._fleet.cancel()
                 raise
-        created = time.time()
+        created, scale = time.time(), 1.0
+        if incumbent and schedules:
+            scale = _scale(incumbent, results.pop(0))
         return tuple(
-            result.record(task, schedule, run_id, round_index, guess, created)
+            result.record(task, schedule, run_id, round_index, guess, created, scale)
             for result, schedule, guess in zip(results, schedules, predicted, strict=True)
         )
 
     def fitting(self, task: SearchTask, size: int) -> int:
         """At most `size`: candidates (two at least) whose packed constants the measuring worker can
-        hold at once; with more, every pass would pack them anew."""
+        hold at once beside the incumbent's; with more, every pass would pack them anew."""
         constants = (p.shape for p in task.workload.dag.placeholders if p.constant)
         held = max(1, sum(4 * prod(shape) for shape in constants))
-        return min(size, max(2, self.options.resident_bytes // held))
+        return min(size, max(2, self.options.resident_bytes // held - 1))
 
     def preflight(
         self, task: SearchTask, schedules: Sequence[Schedule]
@@ -159,6 +167,11 @@ class Measurer:
             for i in range(count)
         ]  # fmt: skip
         return setups
+
+
+def _scale(incumbent: MeasureRecord, now: Result) -> float:
+    """What brings this batch's times to those of the incumbent's record; 1 if it failed now."""
+    return incumbent.latency / min(now.kept) if incumbent.valid and now.failed is None else 1.0
 
 
 def _check(target: Target, threads: int) -> None:

@@ -39,7 +39,7 @@ class MeasureOptions:
     """Compiling processes; by default one for each core.  They rest while candidates are timed."""
     memory_limit: int | None = None
     """Bytes a worker may use; by default 8 GiB, or 60% of the machine's memory if that is less."""
-    resident_bytes: int = 1 << 30
+    resident_bytes: int = 3 << 29
     """Packed constants that the measuring worker keeps between passes."""
     recycle_after: int = 3000
     """Candidates after which the measuring worker is replaced (linked code is never freed)."""

@@ -114,6 +114,14 @@ def test_passes_are_interleaved_and_the_best_measured_again() -> None:
     assert fleet.log.count("prepare") == 1
 
 
+def test_the_first_few_are_in_every_pass_however_slow() -> None:
+    fleet = ScriptedFleet(lambda delay, turn: float(delay))
+    schedules = [good(50), good(10), good(12), good(11)]
+    batch = Batch(fleet, Memory(), search_task(), OPTIONS, print)  # type: ignore[arg-type]
+    results = batch.run(schedules, always=1)
+    assert [len(r.samples) for r in results] == [5, 5, 3, 5]
+
+
 def test_hopeless_candidates_get_one_pass() -> None:
     fleet = ScriptedFleet(lambda delay, turn: float(delay))
     results = run(fleet, [good(1), good(100)])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
-from hostile import BUILDER, good, search_task
+from hostile import BUILDER, bad, good, search_task
 from stub_runner import RUNNER
 
 from engine.errors import NoctuneError
@@ -78,3 +79,29 @@ def test_time_of_zero_in_a_round(measurer: Callable[..., Measurer], seconds: int
 def test_unknown_plugin() -> None:
     with pytest.raises(NoctuneError, match="unknown plug-in 'nonsense'"):
         find("nonsense", BUILDERS)
+
+
+def test_times_are_those_of_the_incumbents_minute(measurer: Callable[..., Measurer]) -> None:
+    """The incumbent takes twice as long as on record: so does everything, and it is undone."""
+    maker = measurer(runner=RUNNER)
+    (before,) = maker.measure(search_task(), [good(1000)])
+    assert before.extra["scale"] == 1.0
+    then = replace(before, times=(before.latency / 2,))
+    faster, slower = maker.measure(search_task(), [good(800), good(3000)], incumbent=then)
+    assert faster.latency == pytest.approx(400e-9) and slower.latency == pytest.approx(1500e-9)
+    assert faster.extra["scale"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("fault", [{"sketch": "build_error"}, {"error": ErrorKind.CRASH}])
+def test_an_incumbent_that_fails_scales_nothing(
+    fault: dict[str, Any], measurer: Callable[..., Measurer]
+) -> None:
+    maker = measurer(runner=RUNNER)
+    (before,) = maker.measure(search_task(), [good(1000)])
+    if "sketch" in fault:
+        then = replace(before, schedule=bad(fault["sketch"]))
+    else:
+        then = replace(before, **fault)
+    (record,) = maker.measure(search_task(), [good(800)], incumbent=then)
+    assert record.latency == pytest.approx(800e-9) and record.extra["scale"] == 1.0
+    assert maker.measure(search_task(), [], incumbent=before) == ()
