@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.search.oracle import Oracle
+from benchmarks.search.oracle import Measure, Oracle
 from benchmarks.search.strategies import STRATEGIES, Problem, propose
 from engine.graph.task import SearchTask
 from engine.measure import MeasureOptions, Measurer
@@ -161,14 +161,16 @@ def main() -> None:
     print(report(found, problems, oracle))
 
 
-def _live(stack: ExitStack, problems: Sequence[Problem]) -> list[object]:
+def _live(stack: ExitStack, problems: Sequence[Problem]) -> list[Measure]:
     """Measuring as in a tuning run, and in more passes over all that is to be compared."""
     mode, cores = problems[0].task.timing_mode, host().cores
     careful = MeasureOptions(passes=9, prune_factor=100.0, finalists=1)
-    return [
-        stack.enter_context(Measurer(host(), cores, mode, options)).measure
-        for options in (MeasureOptions(), careful)
-    ]
+
+    def measure(options: MeasureOptions) -> Measure:
+        measurer = stack.enter_context(Measurer(host(), cores, mode, options))
+        return lambda task, schedules, best: measurer.measure(task, schedules, incumbent=best)
+
+    return [measure(MeasureOptions()), measure(careful)]
 
 
 def _problems(names: Sequence[str]) -> list[Problem]:

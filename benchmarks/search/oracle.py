@@ -17,7 +17,8 @@ from pathlib import Path
 from engine.graph.task import SearchTask
 from engine.records import ErrorKind, MeasureRecord, Schedule
 
-Measure = Callable[[SearchTask, Sequence[Schedule]], Sequence[MeasureRecord]]
+Measure = Callable[[SearchTask, Sequence[Schedule], MeasureRecord | None], Sequence[MeasureRecord]]
+"""Gives a record a schedule; the last argument is the best one so far, to scale by."""
 
 
 class Oracle:
@@ -44,7 +45,8 @@ class Oracle:
         """A record per schedule, in order."""
         known = self._known.setdefault(task.key, {})
         missing = [s for s in schedules if s.key not in known]
-        for record in self._ask(self._measure, task, missing):
+        best = self._incumbent(task)
+        for record in self._ask(self._measure, task, missing, best):
             seconds = record.latency if record.valid else None
             known[record.schedule.key] = (seconds, record.error.value, record.schedule)
         return [self._record(task, s, *known[s.key][:2], round_index) for s in schedules]
@@ -53,17 +55,26 @@ class Oracle:
         """Latencies that compare, for all of these together."""
         known = self._settled.get(task.key, {})
         if any(s.key not in known for s in schedules):
-            records = self._ask(self._compare, task, schedules)
+            records = self._ask(self._compare, task, schedules, None)
             found = {r.schedule.key: r.latency if r.valid else math.inf for r in records}
             self._settled[task.key] = found
 
     @staticmethod
     def _ask(
-        measure: Measure | None, task: SearchTask, schedules: Sequence[Schedule]
+        measure: Measure | None,
+        task: SearchTask,
+        schedules: Sequence[Schedule],
+        incumbent: MeasureRecord | None,
     ) -> Sequence[MeasureRecord]:
         if schedules and measure is None:
             raise LookupError(f"{len(schedules)} schedules of {task.key} are not on record")
-        return measure(task, schedules) if schedules and measure is not None else ()
+        return measure(task, schedules, incumbent) if schedules and measure is not None else ()
+
+    def _incumbent(self, task: SearchTask) -> MeasureRecord | None:
+        known = self._known[task.key]
+        return next(
+            (self._record(task, s, *known[s.key][:2], 0) for s in self.fastest(task, 1)), None
+        )
 
     @staticmethod
     def _record(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,9 @@ SKETCHES = {k: (MatmulSketch(*s), MatmulSketch(*s, name="winograd2.tile", gain=1
 SPACES = {k: TaskSpace(s, 2) for k, s in SKETCHES.items()}
 
 
-def on_the_imagined_machine(task: SearchTask, schedules: list[Schedule]) -> list[MeasureRecord]:
+def on_the_imagined_machine(
+    task: SearchTask, schedules: Sequence[Schedule], incumbent: MeasureRecord | None
+) -> list[MeasureRecord]:
     return measure(SKETCHES[task.key], list(schedules), task.key)
 
 
@@ -32,7 +35,7 @@ def problem(key: str) -> Problem:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_replayed_run_is_the_recorded_one(strategy: str, tmp_path: Path) -> None:
     path = tmp_path / "latencies.json"
-    recorder = Oracle(path, on_the_imagined_machine)  # type: ignore[arg-type]
+    recorder = Oracle(path, on_the_imagined_machine)
     first = run(strategy, problem("a"), recorder, 16, 8, seed=2)
     recorder.save()
     again = run(strategy, problem("a"), Oracle(path, None), 16, 8, seed=2)
@@ -42,8 +45,22 @@ def test_a_replayed_run_is_the_recorded_one(strategy: str, tmp_path: Path) -> No
         run(strategy, problem("a"), Oracle(path, None), 16, 8, seed=3)
 
 
+def test_every_round_is_measured_beside_the_best_so_far() -> None:
+    seen: list[MeasureRecord | None] = []
+
+    def spy(
+        task: SearchTask, schedules: Sequence[Schedule], incumbent: MeasureRecord | None
+    ) -> list[MeasureRecord]:
+        seen.append(incumbent)
+        return on_the_imagined_machine(task, schedules, incumbent)
+
+    curve = run("random", problem("a"), Oracle(None, spy), 24, 8, seed=2)
+    assert seen[0] is None
+    assert [r.latency for r in seen[1:] if r] == [curve.best[7], curve.best[15]]
+
+
 def test_model_and_history_need_fewer_trials() -> None:
-    oracle = Oracle(None, on_the_imagined_machine, on_the_imagined_machine)  # type: ignore[arg-type]
+    oracle = Oracle(None, on_the_imagined_machine, on_the_imagined_machine)
     problems = [problem("a"), problem("b")]
     every = {
         k: SPACES[k].schedules(SPACES[k].sample(4000, np.random.default_rng(0))) for k in SHAPES
