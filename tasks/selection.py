@@ -20,7 +20,7 @@ from tasks.networks import Network
 from tasks.session import TuningSession
 from tasks.table import best_latency
 
-CANDIDATES = 3
+CANDIDATES = 6
 """Schedules of each task that are tried inside the network."""
 
 _BUILD_S, _SPEED = 0.3, 2e10

@@ -2,7 +2,7 @@
 
 In: a search task and its schedules.  Out: a `Result` for each.  The steps: compile and first look
 (load, verify, try), then, while nothing else runs, interleaved timing passes over all that are
-worth it, then the finalists.
+worth it, then passes over the finalists alone.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from engine.measure.protocol import (
 from engine.records import ErrorKind, MeasureRecord, Schedule
 
 _KEPT_REFERENCES = 4
+_KEPT_BUILT = 128
 _REPEATED_PASSES = 1
 """Passes made again in a batch; a machine that is busy all night would double every batch."""
 
@@ -43,6 +44,8 @@ class Memory:
 
     references: dict[str, Any] = field(default_factory=dict)
     """Reference results by workload, so that a restarted worker need not compute them again."""
+    built: dict[tuple[str, str], Built] = field(default_factory=dict)
+    """Object code of the best candidates by problem and schedule, as they will be timed again."""
     prepared: tuple[int, str, int] = (0, "", 0)
     """(worker generation, workload, candidates timed) of the measuring worker."""
     best_probe: float = float("inf")
@@ -50,8 +53,17 @@ class Memory:
 
     def remember(self, key: str, reference: Any) -> None:
         self.references[key] = reference
-        while len(self.references) > _KEPT_REFERENCES:
-            del self.references[next(iter(self.references))]
+        _forget(self.references, _KEPT_REFERENCES)
+
+    def keep_built(self, key: tuple[str, str], built: Built) -> None:
+        self.built[key] = built
+        _forget(self.built, _KEPT_BUILT)
+
+
+def _forget(held: dict[Any, Any], most: int) -> None:
+    """The oldest entries go."""
+    while len(held) > most:
+        del held[next(iter(held))]
 
 
 @dataclass
@@ -150,15 +162,26 @@ class Batch:
         calm = self._calm()
         for _ in range(self._options.passes):
             calm = self._pass(self._worth_it(), self._options.repeat, calm)
-        self._pass(self._finalists(), self._options.final_repeat, calm)
+        best = self._finalists()
+        for _ in range(self._options.final_passes):
+            calm = self._pass([n for n in best if n in self._good()], self._options.repeat, calm)
+        self._keep(self._finalists())
         return results
+
+    def _keep(self, numbers: list[int]) -> None:
+        for number in numbers:
+            built = self._results[number].built
+            assert built is not None
+            self._memory.keep_built((self._key, self._schedules[number].key), built)
 
     # ---- the steps
 
     def _first_look(self) -> None:
         """Compile all; load, verify and try each as soon as it is compiled."""
-        self._todo.extend(self._results)
         ready = deque[int]()
+        for number, result in self._results.items():
+            result.built = self._memory.built.get((self._key, self._schedules[number].key))
+            (self._todo if result.built is None else ready).append(number)
         open_jobs = len(self._results)
         while open_jobs:
             self._hand_out()

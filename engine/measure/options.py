@@ -23,10 +23,10 @@ class MeasureOptions:
     """Repeats of each candidate in each pass."""
     min_repeat_ms: float = 2.0
     """Milliseconds that one repeat lasts at least; calls are added until it does."""
-    finalists: int = 3
+    finalists: int = 4
     """Best candidates of a batch that are measured again at its end."""
-    final_repeat: int = 3
-    """Repeats of each finalist."""
+    final_passes: int = 4
+    """Interleaved passes over the finalists."""
     prune_factor: float = 1.3
     """A candidate slower than the best of its batch by this factor is timed in one pass only."""
     tolerance: float = 1e-3

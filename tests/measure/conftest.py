@@ -23,7 +23,7 @@ def options(tmp_path: Path) -> MeasureOptions:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     return MeasureOptions(
-        timeout_s=20.0, compile_timeout_s=20.0, passes=2, finalists=1, final_repeat=1,
+        timeout_s=20.0, compile_timeout_s=20.0, passes=2, finalists=1, final_passes=1,
         min_repeat_ms=0.2, memory_limit=512 << 20, builder=BUILDER, compile_workers=1,
         lock_path=str(tmp_path / "lock"), scratch=str(scratch),
     )  # fmt: skip

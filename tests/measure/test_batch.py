@@ -16,7 +16,7 @@ from engine.measure.options import MeasureOptions
 from engine.measure.protocol import Built, Compile, Done, Failed, Prepare, Probe, Time, Timed
 from engine.records import ErrorKind, Schedule
 
-OPTIONS = MeasureOptions(passes=3, repeat=1, finalists=2, final_repeat=2)
+OPTIONS = MeasureOptions(passes=3, repeat=1, finalists=2, final_passes=2)
 
 
 @dataclass
@@ -67,6 +67,7 @@ class ScriptedFleet:
     def answer(self, worker: ScriptedWorker, message: Any) -> Done | Failed:
         match message:
             case Compile():
+                self.log.append(f"compile {message.schedule.knobs['delay']}")
                 return Done(Built(None, b"code", 0.1))
             case Prepare():
                 self.log.append("prepare")
@@ -109,7 +110,7 @@ def test_passes_are_interleaved_and_the_best_measured_again() -> None:
     results = run(fleet, schedules)
     timed = [entry for entry in fleet.log if "x" in entry]
     first, passes = ["15x0", "10x0", "12x0", "15x1", "10x1", "12x1"], ["10x1", "12x1"] * 2
-    assert timed == [*first, *passes, "10x2", "12x2"]
+    assert timed == [*first, *passes, *passes]
     assert [len(r.samples) for r in results] == [1, 5, 5]
     assert fleet.log.count("prepare") == 1
 
@@ -126,6 +127,14 @@ def test_hopeless_candidates_get_one_pass() -> None:
     fleet = ScriptedFleet(lambda delay, turn: float(delay))
     results = run(fleet, [good(1), good(100)])
     assert [len(r.samples) for r in results] == [5, 3]  # both are finalists
+
+
+def test_what_was_among_the_best_is_not_compiled_again() -> None:
+    fleet, memory = ScriptedFleet(lambda delay, turn: float(delay)), Memory()
+    for schedules in ([good(3), good(1), good(2)], [good(1), good(4)]):
+        Batch(fleet, memory, search_task(), OPTIONS, print).run(schedules)  # type: ignore[arg-type]
+    compiled = [entry for entry in fleet.log if entry.startswith("compile")]
+    assert compiled == ["compile 3", "compile 1", "compile 2", "compile 4"]
 
 
 def test_spread_and_minimum_are_kept() -> None:
