@@ -1,8 +1,9 @@
 """What the code generator hands over: LLVM IR and how to call it.
 
-A kernel is a list of parallel regions.  Each is `void region(ptr args, i64 thread, i64 threads)`:
-thread `thread` of `threads` does its share; all threads must have finished a region before the next
-starts.  `args` points to an array of pointers: one per name in `arguments`, then the workspace.
+A kernel is a list of parallel regions.  Each is `void region(ptr args, i64 thread, i64 first, i64
+past)`: thread `thread` does units `first` to before `past` of the region's `units`; all units must
+be done before the next region starts.  `args` points to an array of pointers: one per name in
+`arguments`, then the workspace.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class Packing:
 
 @dataclass(frozen=True)
 class Kernel:
-    """Generated code of one step: `functions` holds the IR of each region.
+    """Generated code of one step: `functions` holds the IR of each region, `units` how many units
+    of work there are in each.
 
     `layouts` holds non-constant tensors, `packings` the constant ones; both cover `arguments`.
     A constant placeholder with `derive` is computed from its source before packing
@@ -77,6 +79,7 @@ class Kernel:
     name: str
     functions: tuple[str, ...]
     regions: tuple[str, ...]
+    units: tuple[int, ...]
     arguments: tuple[str, ...]
     outputs: tuple[str, ...]
     layouts: Mapping[str, Layout]

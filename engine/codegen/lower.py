@@ -27,12 +27,16 @@ def lower(
     plan = KernelPlan(program, layouts)
     functions = []
     regions = []
+    units = []
     for number, region in enumerate(program.regions):
         symbol = f"{name}_r{number}"
         regions.append(symbol)
-        functions.append(_RegionWriter(plan, region, symbol, fused).write())
+        writer = _RegionWriter(plan, region, symbol, fused)
+        functions.append(writer.write())
+        units.append(writer.units)
     return Kernel(
-        name, tuple(functions), tuple(regions), tuple(plan.arguments), program.dag.outputs,
+        name, tuple(functions), tuple(regions), tuple(units), tuple(plan.arguments),
+        program.dag.outputs,
         {k: v for k, v in plan.layouts.items() if k in plan.arguments},
         plan.packings, plan.shared_bytes, plan.thread_bytes,
     )  # fmt: skip
@@ -46,6 +50,7 @@ class _RegionWriter:
         self.e = Emitter(fused=fused)
         self.memory = Memory(self.e, {})
         self.fixed = {a.name: a.extent for a in region.shared}
+        self.units = 1
 
     def write(self) -> str:
         self._bases()
@@ -56,7 +61,7 @@ class _RegionWriter:
             NestWriter(self, nest).parallel(self.region.parallel)
         self.e.put("ret void")
         return (
-            f"define void @{self.symbol}(ptr %args, i64 %thread, i64 %threads) #0 {{\n"
+            f"define void @{self.symbol}(ptr %args, i64 %thread, i64 %first, i64 %past) #0 {{\n"
             f"{self.e.text()}\n}}\n"
         )
 
@@ -76,18 +81,14 @@ class _RegionWriter:
             self.memory.bases[name] = self.e.op(f"getelementptr i8, ptr {base}, i64 {offset}")
 
     def share(self, total: int, body: Callable[[str], None]) -> None:
-        """This thread's contiguous part of `range(total)`."""
-        low = self.e.op(f"mul i64 %thread, {total}")
-        low = self.e.op(f"udiv i64 {low}, %threads")
-        following = self.e.op("add i64 %thread, 1")
-        high = self.e.op(f"mul i64 {following}, {total}")
-        high = self.e.op(f"udiv i64 {high}, %threads")
+        """The units of `range(total)` that this call is to do."""
+        self.units = total
 
         def run(_: list[str]) -> list[str]:
             body(self.e.value_of("@p"))
             return []
 
-        self.e.loop("@p", low, high, [], run, guarded=True)
+        self.e.loop("@p", "%first", "%past", [], run, guarded=True)
 
     def decode(self, point: str, extents: Sequence[int]) -> list[str]:
         """Indices of a point of a flattened space, first axis slowest."""

@@ -49,7 +49,7 @@ def measure_machine(target: Target, threads: int) -> Machine:
 
     def run(name: str, args: int) -> Callable[[], None]:
         at = code.address(name)
-        return lambda: parallel(at, args, threads)
+        return lambda: parallel(at, args, threads, threads)
 
     sizes = {
         "L1": target.l1 // 2 * threads, "L2": target.l2 * 3 // 4 * threads,
@@ -68,7 +68,7 @@ def measure_machine(target: Target, threads: int) -> Machine:
         buffer = aligned_zeros(size // 4)
         buffer[:] = 1.0
         passes = max(1, _READ_BYTES // size)
-        table[0], table[1], table[3] = buffer.ctypes.data, size // 4, passes
+        table[0], table[1], table[3] = buffer.ctypes.data, size // 4 // threads, passes
         bandwidth[level] = passes * size / _best(run("machine_read", table.ctypes.data))
     return Machine(threads, peak, bandwidth)
 
@@ -108,7 +108,9 @@ def _peak_ir(target: Target) -> str:
         return [fma(e, kind, v, factor, factor) for v in values]
 
     start = [(kind, literal(1.0 + i / 64, kind)) for i in range(_chains(target))]
-    results = e.loop("turn", "0", str(_FMA_TURNS), start, body)
+    units = e.op("sub i64 %past, %first")
+    turns = e.op(f"mul i64 {units}, {_FMA_TURNS}")
+    results = e.loop("turn", "0", turns, start, body)
     _store(e, kind, target, results)
     return _function("machine_peak", e)
 
@@ -118,11 +120,12 @@ def _read_ir(target: Target) -> str:
     kind = f"<{target.lanes} x float>"
     base = e.op("load ptr, ptr %args, align 8")
     slot = e.op("getelementptr i64, ptr %args, i64 1")
-    floats = e.op(f"load i64, ptr {slot}, align 8")
-    mine = e.op(f"udiv i64 {floats}, %threads")
-    first = e.op(f"mul i64 {mine}, %thread")
-    start = e.op(f"getelementptr float, ptr {base}, i64 {first}")
-    turns = e.op(f"udiv i64 {mine}, {_READS * target.lanes}")
+    mine = e.op(f"load i64, ptr {slot}, align 8")
+    offset = e.op(f"mul i64 {mine}, %first")
+    start = e.op(f"getelementptr float, ptr {base}, i64 {offset}")
+    units = e.op("sub i64 %past, %first")
+    floats = e.op(f"mul i64 {mine}, {units}")
+    turns = e.op(f"udiv i64 {floats}, {_READS * target.lanes}")
     sums = 8
 
     def one_turn(values: list[str]) -> list[str]:
@@ -158,5 +161,7 @@ def _store(e: Emitter, kind: str, target: Target, values: list[str]) -> None:
 
 
 def _function(name: str, e: Emitter) -> str:
+    """A region of as many units as there are threads."""
     e.put("ret void")
-    return f"define void @{name}(ptr %args, i64 %thread, i64 %threads) #0 {{\n{e.text()}\n}}\n"
+    head = f"define void @{name}(ptr %args, i64 %thread, i64 %first, i64 %past) #0"
+    return f"{head} {{\n{e.text()}\n}}\n"

@@ -46,6 +46,10 @@ class _Range(ctypes.Structure):
     _fields_ = (("address", ctypes.c_uint64), ("bytes", ctypes.c_int64), ("kind", ctypes.c_int64))
 
 
+class _Region(ctypes.Structure):
+    _fields_ = (("address", ctypes.c_uint64), ("units", ctypes.c_int64))
+
+
 @dataclass(frozen=True)
 class _Loaded:
     """A candidate ready to run; `buffers` for the kernel's arguments, then the workspace."""
@@ -147,7 +151,11 @@ class NativeRunner:
             raise CandidateError(ErrorKind.COMPILE_ERROR, f"does not link: {cause}") from cause
         buffers = tuple(self._buffer(built, name) for name in kernel.arguments)
         buffers += (self._workspace(kernel),)
-        regions = (ctypes.c_uint64 * len(kernel.regions))(*map(code.address, kernel.regions))
+        calls = [
+            _Region(code.address(name), units)
+            for name, units in zip(kernel.regions, kernel.units, strict=True)
+        ]
+        regions = (_Region * len(calls))(*calls)
         arguments = (ctypes.c_uint64 * len(buffers))(*(b.address for b in buffers))
         ranges = self._ranges(kernel, buffers)
         loaded = _Loaded(kernel, code, regions, arguments, buffers, ranges)
@@ -187,7 +195,7 @@ class NativeRunner:
         return sum(buffer.nbytes for buffer in self._shared.values())
 
     def probe(self) -> float:
-        region = (ctypes.c_uint64 * 1)(self._driver.address(PROBE))
+        region = (_Region * 1)(_Region(self._driver.address(PROBE), 1))
         arguments = (ctypes.c_uint64 * 1)(self._probe_buffer.address)
         return self._call(region, arguments, 1, (_Range * 0)(), _PROBE_CALLS, 1).wall / _PROBE_CALLS
 

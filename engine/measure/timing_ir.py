@@ -7,8 +7,8 @@ Out: a module with `noctune_time` and the region `noctune_probe`.
 calls the kernel `blocks * per_block` times.  Before each block it empties the ranges from the
 caches and reads the clock around the block.  `out` gets i64s: nanoseconds inside blocks, wall and
 CPU nanoseconds of everything, then the nanoseconds of each block (the last LOGGED of them);
-`clock` is the CPU clock to read.  A range is {address, bytes, kind}: kind 0 is flushed line by
-line, kind 1 is read (to push other data out where there is no flush).
+`clock` is the CPU clock to read.  A region is {address, units}.  A range is {address, bytes, kind}:
+kind 0 is flushed line by line, kind 1 is read (to push other data out where there is no flush).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def can_flush(target: Target) -> bool:
 
 _TEXT = """
 declare i32 @clock_gettime(i32, ptr)
-declare void @noctune_parallel(ptr, ptr, i64)
+declare void @noctune_parallel(ptr, ptr, i64, i64)
 declare i64 @noctune_fp_enter()
 declare void @noctune_fp_leave(i64)
 
@@ -62,15 +62,17 @@ test:
   %more = icmp slt i64 %i, %count
   br i1 %more, label %body, label %done
 body:
-  %slot = getelementptr ptr, ptr %regions, i64 %i
+  %slot = getelementptr { ptr, i64 }, ptr %regions, i64 %i
   %region = load ptr, ptr %slot
+  %units.at = getelementptr { ptr, i64 }, ptr %slot, i64 0, i32 1
+  %units = load i64, ptr %units.at
   %many = icmp sgt i64 %threads, 1
   br i1 %many, label %fork, label %alone
 fork:
-  call void @noctune_parallel(ptr %region, ptr %args, i64 %threads)
+  call void @noctune_parallel(ptr %region, ptr %args, i64 %threads, i64 %units)
   br label %step
 alone:
-  call void %region(ptr %args, i64 0, i64 1)
+  call void %region(ptr %args, i64 0, i64 0, i64 %units)
   br label %step
 step:
   %next = add i64 %i, 1
@@ -166,7 +168,7 @@ done:
 }
 
 ; A chain of dependent multiply-adds over 65536 floats: sees the clock rate and who shares the core.
-define void @noctune_probe(ptr %args, i64 %share, i64 %threads) {
+define void @noctune_probe(ptr %args, i64 %thread, i64 %first, i64 %past) {
 entry:
   %data = load ptr, ptr %args
   br label %loop

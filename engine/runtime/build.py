@@ -104,7 +104,7 @@ class _Maker:
             tuple(self._border(n, borders) for n in graph.inputs),
             tuple(self._border(n, borders) for n in graph.outputs),
             tuple(
-                KernelCode(k.name, k.regions, k.workspace, k.workspace_per_thread)
+                KernelCode(k.name, k.regions, k.units, k.workspace, k.workspace_per_thread)
                 for k in (m.kernel for m in self.made.values())
             ),
             tuple(self._host(s) if s.workload is None else self._kernel(s) for s in steps),

@@ -1,7 +1,7 @@
 """Copying between a caller's row-major array and a network's buffer, as LLVM IR.
 
-In: the layout of each side.  Out: a region `void name(ptr args, i64 share, i64 shares)` with
-args = {source, target}; the shares split the outermost loop.
+In: the layout of each side.  Out: a region `void name(ptr args, i64 thread, i64 first, i64 past)`
+of COPY_UNITS units with args = {source, target}; the units split the outermost loop.
 
 A blocked axis becomes two loops (block, lane), its ragged end a second nest.  The lanes are
 unrolled in the innermost loop, which runs along an axis contiguous on one side, so that LLVM's
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from engine.expr import Layout
 
 UNROLL_LANES = 16
+COPY_UNITS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +43,11 @@ def copy_region(name: str, source: Layout, target: Layout) -> str:
     """IR of the region; at most one side is blocked, both have the same shape."""
     parts = [_function(f"{name}.{i}", nest) for i, nest in enumerate(nests(source, target))]
     calls = "".join(
-        f"  call void @{name}.{i}(ptr %s, ptr %t, i64 %share, i64 %shares)\n"
+        f"  call void @{name}.{i}(ptr %s, ptr %t, i64 %first, i64 %past)\n"
         for i in range(len(parts))
     )
     return "\n".join(parts) + (
-        f"define void @{name}(ptr %args, i64 %share, i64 %shares) {{\n"
+        f"define void @{name}(ptr %args, i64 %thread, i64 %first, i64 %past) {{\n"
         "  %s = load ptr, ptr %args\n"
         "  %t.at = getelementptr ptr, ptr %args, i64 1\n"
         "  %t = load ptr, ptr %t.at\n"
@@ -117,15 +118,15 @@ def _merge(loops: list[Loop]) -> list[Loop]:
 
 
 def _function(name: str, nest: Nest) -> str:
-    """One nest as a function; its outermost loop runs from share*n/shares to (share+1)*n/shares."""
+    """One nest as a function; unit u of U starts at turn u*n/U of the n of the outermost loop."""
     loops = nest.loops or (Loop(1, 0, 0),)
     lines = [
-        f"define internal void @{name}(ptr noalias %s, ptr noalias %t, i64 %share, i64 %shares) {{",
+        f"define internal void @{name}(ptr noalias %s, ptr noalias %t, i64 %first, i64 %past) {{",
         "entry:",
-        f"  %low.n = mul i64 %share, {loops[0].extent}",
-        "  %low = udiv i64 %low.n, %shares",
-        f"  %high.n = add i64 %low.n, {loops[0].extent}",
-        "  %high = udiv i64 %high.n, %shares",
+        f"  %low.n = mul i64 %first, {loops[0].extent}",
+        f"  %low = udiv i64 %low.n, {COPY_UNITS}",
+        f"  %high.n = mul i64 %past, {loops[0].extent}",
+        f"  %high = udiv i64 %high.n, {COPY_UNITS}",
         f"  %s.base = getelementptr float, ptr %s, i64 {nest.source}",
         f"  %t.base = getelementptr float, ptr %t, i64 {nest.target}",
         "  %any = icmp ult i64 %low, %high",

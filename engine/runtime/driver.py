@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.expr import Layout, row_major
-from engine.runtime.copies import copy_region
+from engine.runtime.copies import COPY_UNITS, copy_region
 from engine.runtime.program import BUFFER, HostStep, KernelStep, Program, Tensor
 
 SERIAL_COPY = 1 << 14
@@ -24,10 +24,11 @@ SERIAL_COPY = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One entry of a segment: regions to run with the table's pointers from `slot` on."""
+    """One entry of a segment: regions (with their units) to run with the table's pointers from
+    `slot` on."""
 
     name: str
-    regions: tuple[str, ...]
+    regions: tuple[tuple[str, int], ...]
     slot: int
     serial: bool = False
 
@@ -59,7 +60,7 @@ class Schema:
 
 def schema(program: Program) -> Schema:
     """The table and the segments of a program; the loader and the compiler agree by this."""
-    regions = {k.name: k.regions for k in program.kernels}
+    regions = {k.name: tuple(zip(k.regions, k.units, strict=True)) for k in program.kernels}
     order: list[Segment | HostStep] = []
     calls: list[Call] = []
     slot = 0
@@ -71,7 +72,9 @@ def schema(program: Program) -> Schema:
             if tensor.place != BUFFER:
                 continue
             small = _size(tensor.shape) < SERIAL_COPY
-            calls.append(Call(f"{prefix} {tensor.name}", (f"{prefix}_{i}",), slot, small))
+            calls.append(
+                Call(f"{prefix} {tensor.name}", ((f"{prefix}_{i}", COPY_UNITS),), slot, small)
+            )
             found.append((tensor, slot))
             slot += 2
         return found
@@ -101,7 +104,7 @@ def driver_ir(program: Program) -> str:
     plan = schema(program)
     parts = [_HEAD]
     for kernel in program.kernels:
-        parts += [f"declare void @{region}(ptr, i64, i64)" for region in kernel.regions]
+        parts += [f"declare void @{region}(ptr, i64, i64, i64)" for region in kernel.regions]
     parts += [_copy("read", i, t) for i, t in enumerate(program.inputs) if t.place == BUFFER]
     parts += [_copy("write", i, t) for i, t in enumerate(program.outputs) if t.place == BUFFER]
     for number, segment in enumerate(plan.segments):
@@ -137,8 +140,8 @@ def _segment(name: str, segment: Segment, *, timed: bool) -> str:
         lines.append(f"  %a{i} = getelementptr ptr, ptr %table, i64 {call.slot}")
         threads = "1" if call.serial else "%threads"
         lines += [
-            f"  call void @noctune_parallel(ptr @{region}, ptr %a{i}, i64 {threads})"
-            for region in call.regions
+            f"  call void @noctune_parallel(ptr @{region}, ptr %a{i}, i64 {threads}, i64 {units})"
+            for region, units in call.regions
         ]
         if timed:
             lines.append(f"  call void @stamp(ptr %clock, i64 {i + 1})")
@@ -146,7 +149,7 @@ def _segment(name: str, segment: Segment, *, timed: bool) -> str:
 
 
 _HEAD = """
-declare void @noctune_parallel(ptr, ptr, i64)
+declare void @noctune_parallel(ptr, ptr, i64, i64)
 declare void @noctune_enter(i64)
 declare i64 @noctune_fp_enter()
 declare void @noctune_fp_leave(i64)

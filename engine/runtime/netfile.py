@@ -24,7 +24,7 @@ from engine.runtime.buffers import huge_zeros
 from engine.runtime.program import Program, from_json, to_json
 
 MAGIC = b"NOCTUNE\x00"
-VERSION = 1
+VERSION = 2
 PAGE = 4096
 _HEADER = struct.Struct("<8sIIQQ32s")
 _REBUILD = "Compile the network again."
@@ -126,9 +126,12 @@ def _read(path: Path, file: Any, size: int) -> NetworkImage:
         raise _damaged(path, "the file is cut short")
     _, version, header_size, length, total, digest = _HEADER.unpack(head)
     if version > VERSION:
-        raise ModelError(f"the file has format {version}, this program reads up to {VERSION}",
+        raise ModelError(f"the file has format {version}, this program reads {VERSION}",
                          where=str(path), fix="Use a newer noctune, or compile again.")  # fmt: skip
-    if version < 1 or header_size != _HEADER.size:
+    if version < VERSION:
+        raise ModelError(f"the file has format {version}, this program reads {VERSION}",
+                         where=str(path), fix="Compile the network again.")  # fmt: skip
+    if header_size != _HEADER.size:
         raise _damaged(path, "the header makes no sense")
     if size < total or size < header_size + length:
         raise _damaged(path, f"the file is cut short: {size} bytes of {total}")

@@ -2,6 +2,11 @@
 
 In: a target.  Out: a module that exports `noctune_parallel` and its helpers (`EXPORTS`).
 
+A job is a region and a number of units.  Every thread first gets an equal, contiguous range of them
+and takes from its front, a quarter of what is left at a time; one that has none left takes from the
+back of another's.  So threads that others slow down (on virtual machines a core's sibling may be
+somebody else's) do less, and on equal cores each keeps the part of the data that it had before.
+
 Each worker has a mailbox of its own.  `word` counts postings in steps of two; bit 0 says that the
 worker sleeps in futex(word).  The caller writes the job, then swaps the next count in; if the
 value that it swapped out had bit 0 set it wakes the worker.  Workers count `pending` down; its top
@@ -9,11 +14,12 @@ bit says that the caller sleeps.  Waiting spins `spin` times before it sleeps: a
 no CPU time.
 
 Only one job runs at a time: a call that finds the pool busy (from inside a region, or from another
-thread of the host program) does all shares itself, one after another.
+thread of the host program) does all units itself.
 """
 
 from __future__ import annotations
 
+from engine.runtime.cpu_ir import family_ir
 from engine.target import Target
 
 MAX_WORKERS = 255
@@ -40,13 +46,7 @@ def pool_ir(target: Target) -> str:
         .replace("$MAX", str(MAX_WORKERS))
         .replace("$PATIENCE", str(PATIENCE))
     )
-    if target.is_x86:
-        parts = _X86
-    elif family == "aarch64":
-        parts = _AARCH64
-    else:
-        parts = _PLAIN
-    return f'target triple = "{target.triple}"\n' + text + parts
+    return f'target triple = "{target.triple}"\n' + text + family_ir(target)
 
 
 _POOL = """
@@ -55,6 +55,8 @@ _POOL = """
 @boxes = internal global [256 x %Mailbox] zeroinitializer, align 128
 @pending = internal global [32 x i32] zeroinitializer, align 128
 @busy = internal global [32 x i32] zeroinitializer, align 128
+; what each thread has left: the first unit in the lower half, the one past the last in the upper
+@left = internal global [256 x [16 x i64]] zeroinitializer, align 128
 @workers = internal global i64 0
 @noctune_spin = global i64 1000
 @noctune_cpus = global [$CPUS x i32] zeroinitializer
@@ -159,7 +161,7 @@ run:
   %args = load ptr, ptr %args.at
   %share = load i64, ptr %share.at
   %threads = load i64, ptr %threads.at
-  call void %fn(ptr %args, i64 %share, i64 %threads)
+  call void @work(ptr %fn, ptr %args, i64 %share, i64 %threads)
   %left = atomicrmw sub ptr @pending, i32 1 acq_rel
   %last = icmp eq i32 %left, -2147483647
   br i1 %last, label %wake.caller, label %finished
@@ -199,17 +201,66 @@ done:
   ret i64 %total
 }
 
-define internal void @serial(ptr %fn, ptr %args, i64 %from, i64 %threads) {
+; Shares 0 to %threads get equal ranges of the units.
+define internal void @deal(i64 %units, i64 %threads) {
 entry:
-  br label %test
-test:
-  %i = phi i64 [ %from, %entry ], [ %next, %body ]
-  %more = icmp slt i64 %i, %threads
-  br i1 %more, label %body, label %done
-body:
-  call void %fn(ptr %args, i64 %i, i64 %threads)
+  br label %share
+share:
+  %i = phi i64 [ 0, %entry ], [ %next, %share ]
+  %low = phi i64 [ 0, %entry ], [ %high, %share ]
   %next = add i64 %i, 1
-  br label %test
+  %scaled = mul i64 %next, %units
+  %high = udiv i64 %scaled, %threads
+  %upper = shl i64 %high, 32
+  %range = or i64 %upper, %low
+  %at = getelementptr [256 x [16 x i64]], ptr @left, i64 0, i64 %i
+  store atomic i64 %range, ptr %at monotonic, align 8
+  %more = icmp ult i64 %next, %threads
+  br i1 %more, label %share, label %done
+done:
+  ret void
+}
+
+; Takes units until nobody has any left, from the own range first.
+define internal void @work(ptr %fn, ptr %args, i64 %share, i64 %threads) {
+entry:
+  br label %owner
+owner:
+  %step = phi i64 [ 0, %entry ], [ %step.next, %empty ]
+  %sum = add i64 %share, %step
+  %around = icmp uge i64 %sum, %threads
+  %wrapped = sub i64 %sum, %threads
+  %whose = select i1 %around, i64 %wrapped, i64 %sum
+  %own = icmp eq i64 %step, 0
+  %at = getelementptr [256 x [16 x i64]], ptr @left, i64 0, i64 %whose
+  br label %look
+look:
+  %range = load atomic i64, ptr %at monotonic, align 8
+  %low = and i64 %range, 4294967295
+  %high = lshr i64 %range, 32
+  %some = icmp ult i64 %low, %high
+  br i1 %some, label %take, label %empty
+take:
+  %rest = sub i64 %high, %low
+  %quarter = lshr i64 %rest, 2
+  %count = call i64 @llvm.umax.i64(i64 %quarter, i64 1)
+  %upper = shl i64 %count, 32
+  %without.front = add i64 %range, %count
+  %without.back = sub i64 %range, %upper
+  %new = select i1 %own, i64 %without.front, i64 %without.back
+  %swap = cmpxchg ptr %at, i64 %range, i64 %new acq_rel monotonic
+  %won = extractvalue { i64, i1 } %swap, 1
+  br i1 %won, label %run, label %look
+run:
+  %back = sub i64 %high, %count
+  %first = select i1 %own, i64 %low, i64 %back
+  %past = add i64 %first, %count
+  call void %fn(ptr %args, i64 %share, i64 %first, i64 %past)
+  br label %look
+empty:
+  %step.next = add i64 %step, 1
+  %others = icmp ult i64 %step.next, %threads
+  br i1 %others, label %owner, label %done
 done:
   ret void
 }
@@ -270,21 +321,22 @@ done:
   ret void
 }
 
-; Runs %fn(%args, share, %threads) for every share; the calling thread does share 0.
-define void @noctune_parallel(ptr %fn, ptr %args, i64 %threads) {
+; Runs %fn(%args, thread, first, past) over all units, on at most %threads threads.
+define void @noctune_parallel(ptr %fn, ptr %args, i64 %threads, i64 %units) {
 entry:
   %mode = call i64 @noctune_fp_enter()
-  %many = icmp sgt i64 %threads, 1
+  %useful = call i64 @llvm.umin.i64(i64 %threads, i64 %units)
+  %many = icmp ugt i64 %useful, 1
   br i1 %many, label %try, label %alone
 try:
   %lock = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic
   %mine = extractvalue { i32, i1 } %lock, 1
   br i1 %mine, label %crew, label %alone
 alone:
-  call void @serial(ptr %fn, ptr %args, i64 0, i64 %threads)
+  call void %fn(ptr %args, i64 0, i64 0, i64 %units)
   br label %leave
 crew:
-  %wanted = sub i64 %threads, 1
+  %wanted = sub i64 %useful, 1
   %have = load i64, ptr @workers
   %enough = icmp uge i64 %have, %wanted
   br i1 %enough, label %start, label %hire
@@ -294,6 +346,8 @@ hire:
 start:
   %ready = phi i64 [ %wanted, %crew ], [ %hired, %hire ]
   %helpers = call i64 @llvm.umin.i64(i64 %ready, i64 %wanted)
+  %crew.size = add i64 %helpers, 1
+  call void @deal(i64 %units, i64 %crew.size)
   %helpers32 = trunc i64 %helpers to i32
   store atomic i32 %helpers32, ptr @pending monotonic, align 4
   br label %posting
@@ -302,12 +356,11 @@ posting:
   %more = icmp ule i64 %i, %helpers
   br i1 %more, label %post, label %own
 post:
-  call void @post(ptr %fn, ptr %args, i64 %i, i64 %threads)
+  call void @post(ptr %fn, ptr %args, i64 %i, i64 %crew.size)
   %next = add i64 %i, 1
   br label %posting
 own:
-  call void %fn(ptr %args, i64 0, i64 %threads)
-  call void @serial(ptr %fn, ptr %args, i64 %i, i64 %threads)
+  call void @work(ptr %fn, ptr %args, i64 0, i64 %crew.size)
   call void @join()
   store atomic i32 0, ptr @busy release, align 4
   br label %leave
@@ -317,6 +370,7 @@ leave:
 }
 
 declare i64 @llvm.umin.i64(i64, i64)
+declare i64 @llvm.umax.i64(i64, i64)
 
 ; Before a run: if the calling thread sits on a core that a worker is pinned to, move it to the core
 ; kept for callers.  Its affinity mask is the same afterwards.
@@ -396,85 +450,6 @@ body:
   %next = add i64 %i, 1
   br label %test
 done:
-  ret void
-}
-"""
-
-_X86 = """
-declare void @llvm.x86.sse2.pause()
-declare void @llvm.x86.sse.stmxcsr(ptr)
-declare void @llvm.x86.sse.ldmxcsr(ptr)
-
-define internal void @relax() alwaysinline {
-  call void @llvm.x86.sse2.pause()
-  ret void
-}
-
-; Flush denormals to zero, inputs too; gives the former mode.
-define i64 @noctune_fp_enter() {
-  %slot = alloca i32
-  call void @llvm.x86.sse.stmxcsr(ptr %slot)
-  %old = load i32, ptr %slot
-  %new = or i32 %old, 32832
-  %same = icmp eq i32 %old, %new
-  br i1 %same, label %done, label %set
-set:
-  store i32 %new, ptr %slot
-  call void @llvm.x86.sse.ldmxcsr(ptr %slot)
-  br label %done
-done:
-  %wide = zext i32 %old to i64
-  ret i64 %wide
-}
-
-define void @noctune_fp_leave(i64 %wide) {
-  %slot = alloca i32
-  %old = trunc i64 %wide to i32
-  %bits = and i32 %old, 32832
-  %same = icmp eq i32 %bits, 32832
-  br i1 %same, label %done, label %set
-set:
-  store i32 %old, ptr %slot
-  call void @llvm.x86.sse.ldmxcsr(ptr %slot)
-  br label %done
-done:
-  ret void
-}
-"""
-
-_AARCH64 = """
-declare void @llvm.aarch64.hint(i32)
-declare i64 @llvm.aarch64.get.fpcr()
-declare void @llvm.aarch64.set.fpcr(i64)
-
-define internal void @relax() alwaysinline {
-  call void @llvm.aarch64.hint(i32 1)
-  ret void
-}
-
-define i64 @noctune_fp_enter() {
-  %old = call i64 @llvm.aarch64.get.fpcr()
-  %new = or i64 %old, 16777216
-  call void @llvm.aarch64.set.fpcr(i64 %new)
-  ret i64 %old
-}
-
-define void @noctune_fp_leave(i64 %old) {
-  call void @llvm.aarch64.set.fpcr(i64 %old)
-  ret void
-}
-"""
-
-_PLAIN = """
-define internal void @relax() {
-  ret void
-}
-
-define i64 @noctune_fp_enter() {
-  ret i64 0
-}
-
-define void @noctune_fp_leave(i64 %old) {
   ret void
 }
 """

@@ -36,10 +36,12 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class KernelCode:
-    """Functions of one generated kernel; several steps may share it.  Workspace in bytes."""
+    """Functions of one generated kernel and their units; several steps may share it.  Workspace in
+    bytes."""
 
     name: str
     regions: tuple[str, ...]
+    units: tuple[int, ...]
     workspace: int
     workspace_per_thread: int
 
@@ -164,10 +166,12 @@ def _tensor(data: Mapping[str, Any]) -> Tensor:
 
 
 def _kernel(data: Mapping[str, Any]) -> KernelCode:
+    regions, units = tuple(data["regions"]), tuple(int(n) for n in data["units"])
+    if len(regions) != len(units) or min(units, default=1) < 1:
+        raise ValueError(f"{len(regions)} regions with units {units}")
     return KernelCode(
-        data["name"], tuple(data["regions"]), int(data["workspace"]),
-        int(data["workspace_per_thread"]),
-    )  # fmt: skip
+        data["name"], regions, units, int(data["workspace"]), int(data["workspace_per_thread"])
+    )
 
 
 def _step(data: Mapping[str, Any]) -> KernelStep | HostStep:

@@ -1,8 +1,9 @@
 """The process-wide fork-join pool.
 
 In: nothing; made at first use for the host.  Out: `pool().address("noctune_parallel")`, which is
-`void noctune_parallel(ptr fn, ptr args, i64 threads)` with `void fn(ptr args, i64 share, i64
-threads)`.  The calling thread does share 0, workers the others; all are done when it returns.
+`void noctune_parallel(ptr fn, ptr args, i64 threads, i64 units)` with `void fn(ptr args, i64
+thread, i64 first, i64 past)`, which does the units from `first` to before `past`.  The calling
+thread is number 0; all units are done when it returns.
 
 Workers start when first needed, one for each further core: worker i is pinned to the i-th core
 after the one the first caller ran on, each physical core before any second hyperthread.  The
@@ -39,7 +40,7 @@ class ThreadPool:
     def __init__(self, code: Code) -> None:
         self._code = code
         self._parallel = code.function(
-            "noctune_parallel", None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64
+            "noctune_parallel", None, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2
         )
         self._workers = code.function("noctune_pool_workers", ctypes.c_int64)
         self._reset = code.function("noctune_pool_reset", None)
@@ -57,9 +58,9 @@ class ThreadPool:
         """Worker threads started so far in this process."""
         return int(self._workers())
 
-    def parallel(self, function: int, args: int | None, threads: int) -> None:
-        """Run the region at address `function` with `args` on `threads` threads; waits for all."""
-        self._parallel(function, args, threads)
+    def parallel(self, function: int, args: int | None, threads: int, units: int) -> None:
+        """Run all units of the region at address `function` with `args` on `threads` threads."""
+        self._parallel(function, args, threads, units)
 
     def reset(self) -> None:
         """Forget the workers; only for a forked child, which has none."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -67,10 +68,11 @@ def run(loaded: Loaded, feeds: Mapping[str, np.ndarray], threads: int = 1) -> di
     size = kernel.workspace + kernel.workspace_per_thread * threads
     buffers["workspace"] = _Buffer(np.full(size // 4, STRAY), ())
     pointers = (ctypes.c_void_p * len(buffers))(*(b.address for b in buffers.values()))
-    for region in kernel.regions:
-        call = loaded.code.function(region, None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-        for thread in range(threads):
-            call(ctypes.addressof(pointers), thread, threads)
+    for region, units in zip(kernel.regions, kernel.units, strict=True):
+        call = loaded.code.function(region, None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
+        cuts = [units * i // threads for i in range(threads + 1)]
+        for thread, (first, past) in enumerate(pairwise(cuts)):
+            call(ctypes.addressof(pointers), thread, first, past)
     for name, buffer in buffers.items():
         buffer.check(name, written=name == "workspace")
     return {n: from_buffer(buffers[n].data, kernel.layouts[n]) for n in kernel.outputs}

@@ -58,12 +58,12 @@ def _increment():
     """Only the function comes out; everything else may be collected."""
     loaded = elementwise(lambda x: x + 1.0, 5, host())
     return loaded.code.function(
-        loaded.kernel.regions[0], None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
-    )
+        loaded.kernel.regions[0], None, ctypes.c_void_p, *[ctypes.c_int64] * 3
+    ), loaded.kernel.units[0]
 
 
 def test_code_lives_as_long_as_its_function():
-    call = _increment()
+    call, units = _increment()
     gc.collect()
     others = [_increment() for _ in range(3)]
     del others
@@ -71,7 +71,7 @@ def test_code_lives_as_long_as_its_function():
     x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
     pointers = (ctypes.c_void_p * 3)(x.ctypes.data, y.ctypes.data, 0)
     for _ in range(1000):
-        call(ctypes.addressof(pointers), 0, 1)
+        call(ctypes.addressof(pointers), 0, 0, units)
     np.testing.assert_array_equal(y[:5], x[:5] + 1)
 
 

@@ -69,7 +69,7 @@ def build(problem: Problem, schedule: Schedule) -> Built:
     )  # fmt: skip
     code = compile_ir(f'target triple = "{problem.target.triple}"\n' + ir, problem.target)
     kernel = Kernel(
-        "k", (), ("k",), ("x", "w", "y"), ("y",), problem.workload.layouts,
+        "k", (), ("k",), (1,), ("x", "w", "y"), ("y",), problem.workload.layouts,
         {"w": Packing((("i", N),), (var("i"),))}, workspace=256,
     )  # fmt: skip
     return Built(kernel, code, time.perf_counter() - start)
@@ -226,7 +226,7 @@ define internal i64 @deep(i64 %n) noinline {{
   ret i64 %s
 }}
 
-define void @k(ptr %args, i64 %share, i64 %threads) {{
+define void @k(ptr %args, i64 %thread, i64 %first, i64 %past) {{
 entry:
   %x = load ptr, ptr %args
   %w.at = getelementptr ptr, ptr %args, i64 1

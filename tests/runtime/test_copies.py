@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from engine.expr import Layout, channel_blocked, row_major, transposed
 from engine.runtime.buffers import aligned_zeros, to_buffer
-from engine.runtime.copies import copy_region
+from engine.runtime.copies import COPY_UNITS, copy_region
 from engine.runtime.jit import emit_object, load_object
 from engine.target import host
 
@@ -45,10 +46,11 @@ def run(source: Layout, target: Layout, a: np.ndarray, b: np.ndarray, threads: i
     cpu = host()
     image = emit_object(copy_region("copy", source, target), cpu.cpu, cpu.feature_string, passes=3)
     code = load_object(image, ["copy"])
-    call = code.function("copy", None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    call = code.function("copy", None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
     args = np.array([a.ctypes.data, b.ctypes.data], dtype=np.uint64)
-    for share in range(threads):
-        call(args.ctypes.data, share, threads)
+    cuts = [COPY_UNITS * i // threads for i in range(threads + 1)]
+    for thread, (first, past) in enumerate(pairwise(cuts)):
+        call(args.ctypes.data, thread, first, past)
 
 
 def test_an_empty_array_needs_no_copy() -> None:

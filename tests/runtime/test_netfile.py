@@ -102,8 +102,8 @@ DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "empty": (lambda d: b"", "not a compiled network"),
     "magic": (flip(lambda d: 3), "not a compiled network"),
     "an onnx file": (lambda d: b"\x08\x0a\x12\x00" * 99, "not a compiled network"),
-    "newer": (flip(lambda d: 11), "format 16777217"),
-    "version zero": (flip(lambda d: 8), "header makes no sense"),
+    "newer": (flip(lambda d: 11), "format 16777218, this program reads 2"),
+    "older": (lambda d: d[:8] + b"\x01" + d[9:], "format 1, .*Compile the network again"),
     "header size": (flip(lambda d: 12), "header makes no sense"),
     "manifest length": (flip(lambda d: 18), "cut short"),
     "manifest length by a little": (flip(lambda d: 16), "checksum of the manifest"),
@@ -141,7 +141,12 @@ def test_a_manifest_that_lacks_something(saved: Path, tmp_path: Path) -> None:
     del manifest["program"]["arena"]
     text = json.dumps(manifest, separators=(",", ":")).encode().ljust(end - start)
     head = netfile._HEADER.pack(
-        netfile.MAGIC, 1, start, len(text), len(data), netfile.hashlib.sha256(text).digest()
+        netfile.MAGIC,
+        netfile.VERSION,
+        start,
+        len(text),
+        len(data),
+        netfile.hashlib.sha256(text).digest(),
     )
     path = tmp_path / "broken.net"
     path.write_bytes(head + text + data[end:])

@@ -35,7 +35,8 @@ def program(**attrs: object) -> Program:
     k = Tensor("k", (2,), "int64", HOST)
     w = Tensor("w", (), "bool", WEIGHT, 64)
     return Program(
-        "net", host(), 2, 21, (x,), (x, k), (KernelCode("k0", ("k0_r0", "k0_r1"), 64, 128),),
+        "net", host(), 2, 21, (x,), (x, k),
+        (KernelCode("k0", ("k0_r0", "k0_r1"), (8, 3), 64, 128),),
         (
             KernelStep("conv", "k0", ((BUFFER, 256), (WEIGHT, 512)), "key", "conv2d", "direct", 99,
                        Schedule("direct.tiled", {"a": 1}), True, 1e-5),

@@ -22,36 +22,69 @@ from engine.runtime.threads import ThreadPool, core_order, pool
 from engine.target import host, named
 
 REGIONS = """
-declare void @noctune_parallel(ptr, ptr, i64)
+declare void @noctune_parallel(ptr, ptr, i64, i64)
 
-; counts[share] += 1
-define void @count(ptr %args, i64 %share, i64 %threads) {
-  %slot = getelementptr i64, ptr %args, i64 %share
+; counts[unit] += 1
+define void @count(ptr %args, i64 %thread, i64 %first, i64 %past) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ %first, %entry ], [ %next, %loop ]
+  %slot = getelementptr i64, ptr %args, i64 %i
   %old = atomicrmw add ptr %slot, i64 1 seq_cst
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %past
+  br i1 %more, label %loop, label %done
+done:
   ret void
 }
 
-; a region that starts a region: counts[inner share] += threads
-define void @nest(ptr %args, i64 %share, i64 %threads) {
-  call void @noctune_parallel(ptr @count, ptr %args, i64 %threads)
+; the same; a unit takes the first thread 4 ms, the others 1 ms; counts[100] are the first thread's
+define void @dawdle(ptr %args, i64 %thread, i64 %first, i64 %past) {
+  call void @count(ptr %args, i64 %thread, i64 %first, i64 %past)
+  %slow = icmp eq i64 %thread, 0
+  %each = select i1 %slow, i32 4000, i32 1000
+  %units = sub i64 %past, %first
+  %short = trunc i64 %units to i32
+  %long = mul i32 %short, %each
+  %r = call i32 @usleep(i32 %long)
+  %mine = select i1 %slow, i64 %units, i64 0
+  %slot = getelementptr i64, ptr %args, i64 100
+  %old = atomicrmw add ptr %slot, i64 %mine seq_cst
   ret void
 }
 
-; args[share] = half a denormal
-define void @denormal(ptr %args, i64 %share, i64 %threads) {
-  %from = getelementptr float, ptr %args, i64 %share
+declare i32 @usleep(i32)
+
+; a region that starts a region: the four counts += 1 for each of its units
+define void @nest(ptr %args, i64 %thread, i64 %first, i64 %past) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ %first, %entry ], [ %next, %loop ]
+  call void @noctune_parallel(ptr @count, ptr %args, i64 4, i64 4)
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %past
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+
+; args[unit] = half a denormal; one unit a call
+define void @denormal(ptr %args, i64 %thread, i64 %first, i64 %past) {
+  %from = getelementptr float, ptr %args, i64 %first
   %x = load volatile float, ptr %from
   %y = fmul float %x, 0.5
   store float %y, ptr %from
   ret void
 }
 
-define void @repeat(ptr %fn, ptr %args, i64 %threads, i64 %times) {
+define void @repeat(ptr %fn, ptr %args, i64 %threads, i64 %units, i64 %times) {
 entry:
   br label %loop
 loop:
   %i = phi i64 [ 0, %entry ], [ %next, %loop ]
-  call void @noctune_parallel(ptr %fn, ptr %args, i64 %threads)
+  call void @noctune_parallel(ptr %fn, ptr %args, i64 %threads, i64 %units)
   %next = add i64 %i, 1
   %more = icmp slt i64 %next, %times
   br i1 %more, label %loop, label %done
@@ -65,7 +98,7 @@ def build() -> Code:
     target = host()
     ir = f'target triple = "{target.triple}"\n{REGIONS}'
     image = emit_object(ir, target.cpu, target.feature_string)
-    return load_object(image, ["count", "nest", "denormal", "repeat"], pool().symbols)
+    return load_object(image, ["count", "dawdle", "nest", "denormal", "repeat"], pool().symbols)
 
 
 @pytest.fixture(scope="module")
@@ -73,21 +106,34 @@ def code() -> Code:
     return build()
 
 
-def run(code: Code, region: str, threads: int, times: int = 1) -> NDArray[np.int64]:
-    counts = np.zeros(threads, dtype=np.int64)
-    repeat = code.function("repeat", None, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2)
-    repeat(code.address(region), counts.ctypes.data, threads, times)
-    return counts
+def run(
+    code: Code, region: str, threads: int, times: int = 1, units: int | None = None
+) -> NDArray[np.int64]:
+    units = threads if units is None else units
+    counts = np.zeros(max(units, 4), dtype=np.int64)
+    repeat = code.function("repeat", None, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 3)
+    repeat(code.address(region), counts.ctypes.data, threads, units, times)
+    return counts[:units]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
-def test_every_share_runs_once(code: Code, threads: int) -> None:
-    assert run(code, "count", threads, 2000).tolist() == [2000] * threads
+@pytest.mark.parametrize("units", [1, 2, 3, 7, 64, 1000])
+def test_every_unit_is_done_once(code: Code, threads: int, units: int) -> None:
+    assert run(code, "count", threads, 300, units).tolist() == [300] * units
+
+
+def test_a_quick_thread_takes_units_of_a_slow_one(code: Code) -> None:
+    counts = np.zeros(101, dtype=np.int64)
+    pool().parallel(code.address("dawdle"), counts.ctypes.data, 2, 100)
+    assert counts[:100].tolist() == [1] * 100
+    assert 0 < counts[100] < 50  # the slow one began with its half
 
 
 @pytest.mark.parametrize("threads", [2, 3])
 def test_a_region_may_start_a_region(code: Code, threads: int) -> None:
-    assert run(code, "nest", threads, 50).tolist() == [50 * threads] * threads
+    counts = np.zeros(4, dtype=np.int64)
+    pool().parallel(code.address("nest"), counts.ctypes.data, threads, 50)
+    assert counts.tolist() == [50] * 4
 
 
 def test_several_threads_of_the_program_may_call_at_once(code: Code) -> None:
@@ -127,7 +173,7 @@ def test_denormals_vanish_inside_a_region_and_only_there(code: Code) -> None:
     if not host().is_x86:
         pytest.skip("the mode is checked where the build machine has it")
     tiny = np.full(2, 1e-40, dtype=np.float32)
-    pool().parallel(code.address("denormal"), tiny.ctypes.data, 2)
+    pool().parallel(code.address("denormal"), tiny.ctypes.data, 2, 2)
     assert tiny.tolist() == [0.0, 0.0]
     assert (np.full(4, 1e-40, dtype=np.float32) * np.float32(1)).all()
 
