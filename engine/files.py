@@ -13,6 +13,9 @@ from pathlib import Path
 
 from engine.errors import NoctuneError
 
+_SQLITE = b"SQLite format 3\0"
+"""The first bytes of a database file."""
+
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
@@ -47,8 +50,11 @@ def _sweep(folder: Path, prefix: str) -> None:
                 path.unlink()
 
 
-def check_writable(path: str | Path) -> None:
-    """Raises NoctuneError unless a file can be made at `path`; for the start of a long run."""
+def check_writable(path: str | Path, *inputs: str | Path) -> None:
+    """Raises NoctuneError unless a file can be made at `path`; for the start of a long run.
+
+    None of the `inputs`, no SQLite database and nothing that lies beside one is ever overwritten.
+    """
     goal = Path(path)
     if goal.is_dir():
         raise NoctuneError("this is a folder, not a file", where=str(goal), fix="Name a file.")
@@ -62,7 +68,47 @@ def check_writable(path: str | Path) -> None:
             fix=f"Make it first: mkdir -p {folder}",
         )
     if not os.access(folder, os.W_OK):
-        raise NoctuneError(f"no file can be made in '{folder}'", where=str(goal))
+        raise NoctuneError(
+            f"no file can be made in '{folder}'",
+            where=str(goal),
+            why="this user may not write there",
+            fix="Name another folder, or change its permissions.",
+        )
+    names = _with_database(goal)
+    if any(_is_same(name, Path(source)) for name in names for source in inputs):
+        raise NoctuneError(
+            "this output would overwrite another file that the command uses",
+            where=str(goal),
+            fix="Name another file.",
+        )
+    if any(map(_is_database, names)):
+        raise NoctuneError(
+            "this is a SQLite database or part of one, and is not overwritten",
+            where=str(goal),
+            fix="Name another file, or delete it first.",
+        )
+
+
+def _with_database(path: Path) -> tuple[Path, ...]:
+    """The file, without links, and the SQLite database whose log or index it would be."""
+    real = Path(os.path.realpath(path))
+    ends = (end for end in ("-wal", "-shm", "-journal") if real.name.endswith(end))
+    return (real, *(real.with_name(real.name.removesuffix(end)) for end in ends))
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return str(one) == os.path.realpath(other) or one.samefile(other)
+    except OSError:
+        return False
+
+
+def _is_database(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_SQLITE)) == _SQLITE
+    except OSError:
+        return False
 
 
 def _umask() -> int:

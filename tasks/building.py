@@ -12,15 +12,16 @@ from typing import Any
 
 from db.store import Store, open_store
 from engine.errors import NoctuneError
-from engine.files import replacing
+from engine.files import check_writable, replacing
 from engine.graph.task import SearchTask
 from engine.records import MeasureRecord, RecordScope, Schedule, TimingMode
 from engine.runtime.build import compile_network
 from engine.search import task_name
 from tasks.evaluation import file_hash, verify
-from tasks.networks import Network, Shapes, load_network
+from tasks.networks import Network, Shapes, load_network, model_files
 from tasks.selection import best_schedules
 from tasks.session import resolve_target
+from tasks.stores import store_files
 from tasks.table import estimate
 
 
@@ -60,6 +61,7 @@ def compile_model(
 
     The file appears whole or not at all, and only if its outputs are right.
     """
+    check_output(output, model, db)
     machine = resolve_target(target)
     count = threads or machine.cores
     network = load_network(model, machine, shapes, batch)
@@ -74,6 +76,11 @@ def compile_model(
         if register:
             _register(store, network, scope, report)
     return report
+
+
+def check_output(output: str, model: str, db: str) -> None:
+    """Raises NoctuneError unless `output` can be written and overwrites nothing that is read."""
+    check_writable(output, *model_files(model), *store_files(db))
 
 
 def _wrong(name: str, found: Mapping[str, Any]) -> NoctuneError:

@@ -19,6 +19,7 @@ from engine.errors import ModelError
 from engine.graph import load_model, load_proto
 from engine.graph.ir import Graph
 from engine.graph.partition import extract_search_tasks, lower
+from engine.graph.proto import read_model
 from engine.graph.task import LoweredGraph, SearchTask
 from engine.target import Target
 from engine.zoo import build, names
@@ -72,6 +73,16 @@ def check_model(text: str, shapes: Shapes | None = None, batch: int = 1) -> None
     if Path(text).suffix:
         raise ModelError("there is no such file", where=text)
     raise _unknown(text)
+
+
+def model_files(text: str) -> tuple[Path, ...]:
+    """What a model is read from: the file and its external data; nothing if it is built in."""
+    if is_builtin(text):
+        return ()
+    path = Path(text)
+    entries = (e for t in read_model(path).graph.initializer for e in t.external_data)
+    names = {entry.value for entry in entries if entry.key == "location"}
+    return (path, *(path.parent / name for name in sorted(names)))
 
 
 def load_graph(text: str, shapes: Shapes | None = None, batch: int = 1) -> Graph:

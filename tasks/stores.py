@@ -37,10 +37,14 @@ def check_store(url: str) -> None:
         check_writable(path)
 
 
+def store_files(url: str) -> tuple[Path, ...]:
+    """The database's file, if it is one: what no output may overwrite."""
+    if not url.strip() or is_memory(url):
+        return ()
+    parsed = parse_url(url)
+    return (Path(parsed.database or ""),) if parsed.get_backend_name() == "sqlite" else ()
+
+
 def _missing_file(url: str) -> Path | None:
     """The path of a database file that does not exist."""
-    if not url.strip() or is_memory(url):
-        return None
-    parsed = parse_url(url)
-    path = Path(parsed.database or "")
-    return path if parsed.get_backend_name() == "sqlite" and not path.exists() else None
+    return next((path for path in store_files(url) if not path.exists()), None)

@@ -13,6 +13,8 @@ from db.distill import distill as distill_store
 from db.distill import prune as prune_store
 from db.exchange import export_store
 from db.store import open_store
+from engine.files import check_writable
+from tasks.stores import store_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,10 @@ def distill(
     The best record of each always stays, so that compiling gives the same networks.  `output` gets
     all that stayed as JSON lines.
     """
+    archive = archive or archive_path(db)
+    check_outputs(db, archive, output)
     with open_store(db) as store:
-        done = distill_store(store, archive or archive_path(db), keep=keep, spread=spread)
+        done = distill_store(store, archive, keep=keep, spread=spread)
         lines = export_store(store, output) if output else 0
         return UpkeepReport(store.url, done.kept, done.removed, done.archive or "", output, lines)
 
@@ -50,15 +54,28 @@ def prune(
     archive: str = "",
 ) -> UpkeepReport:
     """Drop records that are too old, of another generator version, or failed."""
+    archive = archive or archive_path(db)
+    check_outputs(db, archive)
     with open_store(db) as store:
         done = prune_store(
             store,
-            archive or archive_path(db),
+            archive,
             before=before,
             other_than_generator=other_than_generator,
             failed_only=failed_only,
         )
         return UpkeepReport(store.url, done.kept, done.removed, done.archive or "")
+
+
+def check_outputs(db: str, archive: str = "", output: str = "") -> None:
+    """Raises NoctuneError unless both files can be made and overwrite neither the database nor each
+    other."""
+    inputs: tuple[str | Path, ...] = store_files(db)
+    if archive:
+        check_writable(archive, *inputs)
+        inputs = (*inputs, archive)
+    if output:
+        check_writable(output, *inputs)
 
 
 def archive_path(db: str) -> str:

@@ -48,6 +48,37 @@ def test_where_no_file_can_be(tmp_path: Path) -> None:
         check_writable(tmp_path / "no" / "file")
 
 
+def test_inputs_are_not_overwritten(tmp_path: Path) -> None:
+    source, other = tmp_path / "model.onnx", tmp_path / "other"
+    source.write_text("model")
+    (tmp_path / "link").symlink_to(source)
+    os.link(source, tmp_path / "same")
+    for name in ("model.onnx", "link", "same", f"../{tmp_path.name}/model.onnx", "model.onnx-wal"):
+        with pytest.raises(NoctuneError, match="would overwrite"):
+            check_writable(tmp_path / name, other, source)
+    with pytest.raises(NoctuneError, match="would overwrite"):
+        check_writable(tmp_path / "new", tmp_path / "new")  # neither is there yet
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    check_writable(tmp_path / "new", other, source, tmp_path / "loop")
+
+
+@pytest.mark.parametrize("name", ["a.sqlite", "link", "a.sqlite-wal", "a.sqlite-shm", "link-wal"])
+def test_databases_are_not_overwritten(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "a.sqlite"
+    path.write_bytes(b"SQLite format 3\0 and so on")
+    (tmp_path / "link").symlink_to(path)
+    (tmp_path / "link-wal").symlink_to(tmp_path / "a.sqlite-wal")
+    with pytest.raises(NoctuneError, match="SQLite database"), replacing(tmp_path / name):
+        pass
+    assert path.read_bytes() == b"SQLite format 3\0 and so on"
+
+
+def test_a_folder_that_takes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(NoctuneError, match=r"may not write there.*Name another folder"):
+        check_writable(tmp_path / "file")
+
+
 def test_a_device_is_never_replaced(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

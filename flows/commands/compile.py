@@ -33,15 +33,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from engine.files import check_writable
     from flows.commands.tune import check_files
     from flows.prefect_run import run_flow
+    from tasks.building import check_output
     from tasks.networks import check_model
     from tasks.session import resolve_target
     from tasks.stores import check_store
 
-    check_writable(args.output)
     check_model(args.model, dict(args.shape), args.batch)
+    check_output(args.output, args.model, args.db)
     resolve_target(args.target)
     check_store(args.db)
     return run_flow(args, _compile, flow="compile", check=check_files)

@@ -35,12 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from engine.files import check_writable
     from flows.prefect_run import run_flow
     from tasks.stores import open_existing
+    from tasks.upkeep import check_outputs
 
-    for path in filter(None, (args.output, args.archive)):
-        check_writable(path)
+    check_outputs(args.db, args.archive, args.output)
     open_existing(args.db).close()
     return run_flow(args, _distill, flow="distill")
 

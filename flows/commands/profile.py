@@ -29,9 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from engine.files import check_writable
     from engine.measure.machine import measure_machine
     from engine.runtime.network import load
 
+    if args.trace:
+        check_writable(args.trace, args.net)
     network = load(args.net)
     threads = args.threads or network.program.threads
     times = network.profile(repeat=args.repeat, threads=threads)

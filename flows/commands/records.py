@@ -188,8 +188,9 @@ def _runs(args: argparse.Namespace) -> int:
 def _export(args: argparse.Namespace) -> int:
     from db.exchange import export_store
     from engine.files import check_writable
+    from tasks.stores import store_files
 
-    check_writable(args.file)
+    check_writable(args.file, *store_files(args.db))
     with _open(args) as store:
         lines = export_store(store, args.file)
     return _print(args, {"file": args.file, "lines": lines}, f"Wrote {lines} lines to {args.file}")

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from engine.files import check_writable, replacing
     from engine.runtime.network import load
 
-    check_writable(args.output)
+    check_writable(args.output, args.net, args.input)
     net = load(args.net)
     outputs = net.run(read_arrays(args.input), threads=args.threads)
     with replacing(args.output) as path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from engine.files import replacing
+from engine.files import check_writable, replacing
 from flows.options import add_json, positive
 from flows.text import dims, table
 
@@ -27,6 +27,7 @@ def run(args: argparse.Namespace) -> int:
         return _list(args.json)
     network = describe(args.name)
     output = args.output or f"{network.name}.onnx"
+    check_writable(output)
     model = build(args.name, batch=args.batch, seed=args.seed)
     with replacing(output) as path:
         path.write_bytes(model.SerializeToString())

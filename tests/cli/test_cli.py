@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from db.store import open_store
 from flows.cli import COMMANDS, command_parser
 from tests.cli.conftest import Run
 
@@ -105,6 +106,58 @@ def test_bad_input_is_one_line_and_code_2(
     assert message in found.err
     assert found.err.count("\n") == 1 and found.err.startswith("noctune: ")
     assert list(tmp_path.iterdir()) == [], "nothing half-written"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("records export --db a.sqlite a.sqlite", "would overwrite"),
+        ("records export --db link link", "would overwrite"),
+        ("records export --db link a.sqlite", "would overwrite"),
+        ("records export --db sqlite:///a.sqlite a.sqlite", "would overwrite"),
+        ("records export --db a.sqlite a.sqlite-wal", "would overwrite"),
+        ("records export --db a.sqlite b.sqlite", "SQLite database"),
+        ("records prune --failed --db a.sqlite --archive a.sqlite-shm", "would overwrite"),
+        ("distill --db a.sqlite -o a.sqlite", "would overwrite"),
+        ("distill --db a.sqlite -o b.sqlite", "SQLite database"),
+        ("distill --db a.sqlite --archive new.jsonl -o new.jsonl", "would overwrite"),
+        ("distill --db a.sqlite --archive link", "would overwrite"),
+        ("compile mlp --db a.sqlite -o a.sqlite", "would overwrite"),
+        ("compile mlp --db new.sqlite -o new.sqlite", "would overwrite"),
+        ("compile s.onnx --db a.sqlite -o s.onnx", "would overwrite"),
+        ("compile s.onnx --db a.sqlite -o s.data", "would overwrite"),
+        ("run s.net --input in.npz -o s.net", "would overwrite"),
+        ("run s.net --input in.npz -o in.npz", "would overwrite"),
+        ("profile s.net --trace s.net", "would overwrite"),
+        ("zoo mlp -o a.sqlite", "SQLite database"),
+    ],
+)
+def test_no_output_overwrites_what_is_needed(
+    run: Run, words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import onnx
+    from onnx.external_data_helper import convert_model_to_external_data
+
+    from engine.zoo import build
+
+    def start(_: object) -> None:
+        pytest.fail("a server was started")
+
+    monkeypatch.setattr("flows.prefect_run.prefect_server", start)
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.sqlite", "b.sqlite"):
+        open_store(name).close()
+    Path("link").symlink_to("a.sqlite")
+    model = build("mlp")
+    convert_model_to_external_data(model, location="s.data")
+    onnx.save(model, "s.onnx")
+    for name in ("s.net", "in.npz"):
+        Path(name).write_text(name)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    found = run(*words.split())
+    assert found.code == 2 and message in found.err
+    assert found.err.count("\n") == 1 and found.err.startswith("noctune: ")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 @pytest.mark.parametrize(
