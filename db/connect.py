@@ -50,9 +50,21 @@ def parse_url(url: str) -> URL:
     except (ArgumentError, ValueError):
         raise StoreError("not a database URL", where=url, fix=FORMS) from None
     if name == "sqlite":
+        if parsed.query or parsed.host:
+            raise StoreError(
+                "a SQLite URL holds a path and nothing else",
+                where=url,
+                fix="Write sqlite:///path, or the path alone.",
+            )
         path = Path(parsed.database or "").expanduser().resolve()
         return parsed.set(drivername="sqlite+pysqlite", database=str(path))
     if name in ("postgresql", "postgres"):
+        try:
+            (parsed.host or "").encode("idna")
+        except UnicodeError:
+            raise StoreError(
+                "not the name of a server", where=show_url(parsed), fix=FORMS
+            ) from None
         return parsed.set(drivername="postgresql+psycopg")
     raise StoreError(f"no such kind of database: {name}", where=show_url(parsed), fix=FORMS)
 
@@ -78,6 +90,8 @@ def _connect_sqlite(url: URL) -> Engine:
     path = Path(url.database or "")
     if path.is_dir():
         raise StoreError("this is a folder, not a database file", where=str(path), fix=FORMS)
+    if path.exists() and not path.is_file():
+        raise StoreError("this is no regular file", where=str(path), fix=FORMS)
     if not path.parent.is_dir():
         raise StoreError(
             "the database cannot be made here",
@@ -100,17 +114,27 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.execute("PRAGMA cache_size=-65536")
-        _use_wal(cursor)
     finally:
         cursor.close()
 
 
-def _use_wal(cursor: sqlite3.Cursor) -> None:
-    """Switch to write-ahead logging once; the switch itself does not heed the busy time-out."""
+def use_wal(sql_engine: Engine) -> None:
+    """Connections of SQLite use write-ahead logging from now on.
+
+    The switch is kept in the file: it is for databases that are known to be ours.
+    """
+    if sql_engine.dialect.name == "sqlite":
+        event.listen(sql_engine, "connect", _switch_to_wal)
+        sql_engine.dispose()
+        sql_engine.connect().close()
+
+
+def _switch_to_wal(connection: sqlite3.Connection, _record: object) -> None:
+    """Done once; the switch itself does not heed the busy time-out."""
     deadline = time.monotonic() + BUSY_SECONDS
-    while cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+    while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
         try:
-            cursor.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError as error:
             if "locked" not in str(error) or time.monotonic() > deadline:
@@ -168,6 +192,10 @@ _CAUSES = (
     ("too many", "the server has no connection left", "Raise max_connections, or run fewer jobs."),
     ("connection slots", "the server has no connection left",
      "Raise max_connections, or run fewer jobs."),
+    ("resolve host", "the server's name is not known", "Check the host in the URL."),
+    ("name or service not known", "the server's name is not known", "Check the host in the URL."),
+    ("name resolution", "the server's name cannot be looked up",
+     "Check the host in the URL, and this machine's network."),
     ("does not exist", "the database does not exist as asked for",
      "Check the URL; make the database with createdb."),
 )  # fmt: skip

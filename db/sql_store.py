@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine, func, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from db import sql_read, sql_write
-from db.connect import READING, connect, is_passing, show_url, store_error
+from db.connect import READING, connect, is_passing, show_url, store_error, use_wal
 from db.migrate import SCHEMA, migrate
 from db.models import (
     CompiledNetworkRow,
@@ -65,6 +65,7 @@ class SqlStore(Store):
         self._reader: Engine = self._writer.execution_options(**{READING: True})
         try:
             self._repeat(lambda: migrate(self._reader, self._writer), was_open=False)
+            self._repeat(lambda: use_wal(self._writer), was_open=False)
         except BaseException:
             self.close()
             raise

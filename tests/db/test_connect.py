@@ -54,9 +54,15 @@ class TestUrls:
             ("", "URL is empty"),
             ("mysql://u:pw@host/db", r"mysql://u:\*\*\*@host/db: no such kind of database: mysql"),
             ("postgresql://host:port/db", "not a database URL"),
+            ("postgresql://u@a..b/db", "not the name of a server"),
+            ("postgresql://u@nosuch.invalid/db", r"server's name .*Check the host in the URL"),
             ("http://x", "no such kind of database: http"),
             ("/no/such/folder/x.db", "folder does not exist"),
             ("/tmp", "this is a folder"),
+            ("/dev/null", "no regular file"),
+            ("sqlite:////dev/null", "no regular file"),
+            ("sqlite:///x.db?mode=ro", r"mode=ro: a SQLite URL holds a path and nothing else"),
+            ("sqlite://x.db", "Write sqlite:///path"),
         ],
     )
     def test_wrong_urls(self, url: str, message: str) -> None:

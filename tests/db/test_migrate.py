@@ -166,6 +166,22 @@ def test_foreign_database_is_refused_and_left_alone(sql_url: str) -> None:
     assert sorted(tables) == ["alembic_version", "flow_run"]
 
 
+@pytest.mark.parametrize("kind", ["foreign", "newer"])
+def test_a_refused_file_keeps_every_byte(tmp_path: Path, kind: str) -> None:
+    """Its journal mode, too."""
+    path = tmp_path / "records.db"
+    table = {"foreign": "flow_run", "newer": VERSION_TABLE}[kind]
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            f"CREATE TABLE {table} (version_num TEXT); INSERT INTO {table} VALUES ('9999');"
+        )
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"something else|newer noctune"):
+        open_store(str(path))
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
 def test_opening_again_changes_nothing(sql_url: str) -> None:
     with open_store(sql_url) as store:
         store.add_records([record(0)])
