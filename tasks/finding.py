@@ -23,7 +23,11 @@ def find_models(wanted: Iterable[str]) -> tuple[str, ...]:
         for model in _expand(text):
             found.setdefault(model)
     if not found:
-        raise ModelError("no models are found", where=", ".join(texts) or "(nothing given)")
+        raise ModelError(
+            "no models are found",
+            where=", ".join(texts) or "(nothing given)",
+            fix="Name ONNX files, folders or globs with some, or networks of `noctune zoo`.",
+        )
     return tuple(found)
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.errors import NoctuneError
 from flows.options import add_json, positive
 from flows.text import table
 
@@ -31,8 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from tasks.publishing import rollback, versions
 
+    found = versions(args.folder, args.network)
+    if not found:
+        raise _never_published(args.folder, args.network)
     if args.list:
-        return _list(args, versions(args.folder, args.network))
+        return _list(args, found)
     before, after = rollback(args.folder, args.network, args.to)
     if args.json:
         print(json.dumps({"from": before.number, "to": after.number, "file": str(after.file)}))
@@ -40,6 +45,20 @@ def run(args: argparse.Namespace) -> int:
         print(f"{args.network}: version {after.number} is current again (was {before.number})")
         print(f"  {after.file}")
     return 0
+
+
+def _never_published(folder: str, network: str) -> NoctuneError:
+    from tasks.publishing import versions
+
+    home = Path(folder)
+    names = sorted(path.name for path in home.iterdir()) if home.is_dir() else []
+    there = ", ".join(name for name in names if versions(home, name))
+    return NoctuneError(
+        f"'{network}' was never published here",
+        where=folder,
+        why="" if home.is_dir() else "the folder does not exist",
+        fix=f"There are: {there}." if there else "Name the folder of the nights: --folder DIR.",
+    )
 
 
 def _list(args: argparse.Namespace, found: tuple[Published, ...]) -> int:

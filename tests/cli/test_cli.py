@@ -77,7 +77,11 @@ def test_unknown_command(run: Run) -> None:
         (("nightly", "mlp"), "a night needs an end"),
         (("nightly", "mlp", "--time", "1h", "--against", "tvm"), "unknown engine 'tvm'"),
         (("nightly", "nosuch/*.onnx", "--time", "1h"), "no models are found"),
-        (("rollback", "nosuch"), "never published"),
+        (("rollback", "nosuch"), "never published here (the folder does not exist). Name the"),
+        (("rollback", "nosuch", "--list", "--folder", "."), "never published here. Name the"),
+        (("nightly", ".", "--time", "1h"), "no models are found. Name ONNX files"),
+        (("tune", "mlp", "--db", "/dev/null"), "no regular file"),
+        (("tune", "mlp", "--db", "sqlite:///d.sqlite?mode=ro"), "a path and nothing else"),
         (("distill", "-o", "/nosuch/best.jsonl"), "does not exist"),
         (("distill", "--archive", "/nosuch/rest.jsonl"), "does not exist"),
         (("distill", "--db", "nosuch.sqlite"), "there is no such database"),
@@ -158,6 +162,15 @@ def test_no_output_overwrites_what_is_needed(
     assert found.code == 2 and message in found.err
     assert found.err.count("\n") == 1 and found.err.startswith("noctune: ")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_rollback_says_what_is_published(run: Run, tmp_path: Path) -> None:
+    from tasks.publishing import publish
+
+    (tmp_path / "new.net").write_text("a network")
+    publish(tmp_path / "out", "mine", tmp_path / "new.net", {})
+    found = run("rollback", "other", "--folder", tmp_path / "out")
+    assert found.code == 2 and "never published here. There are: mine." in found.err
 
 
 @pytest.mark.parametrize(
