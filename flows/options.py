@@ -12,20 +12,28 @@ DEFAULT_DB = "noctune.sqlite"
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
+_LONGEST_D, _OLDEST_D = 366, 100 * 366
+"""Days: bounds of what can be meant."""
+
 
 def duration(text: str) -> float:
-    """Seconds from "90", "90s", "10m", "1h30m"."""
-    if re.fullmatch(r"\d+(\.\d+)?", text):
-        return _positive(float(text), text)
-    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
+    """Seconds from "90", "90s", "10m", "1h30m"; at most a year."""
+    return _seconds(text, _LONGEST_D)
+
+
+def age(text: str) -> float:
+    """Seconds like a duration's; at most a century."""
+    return _seconds(text, _OLDEST_D)
+
+
+def _seconds(text: str, days: int) -> float:
+    full = f"{text}s" if re.fullmatch(r"\d+(\.\d+)?", text) else text
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", full)
+    if not parts or "".join(number + unit for number, unit in parts) != full:
         raise argparse.ArgumentTypeError(f"'{text}' is not a time; write 90s, 10m or 1h30m")
-    return _positive(sum(float(number) * _UNITS[unit] for number, unit in parts), text)
-
-
-def _positive(value: float, text: str) -> float:
-    if value <= 0:
-        raise argparse.ArgumentTypeError(f"'{text}' must be more than zero")
+    value = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if not 0 < value <= days * _UNITS["d"]:
+        raise argparse.ArgumentTypeError(f"'{text}' must be more than zero and at most {days}d")
     return value
 
 

@@ -46,13 +46,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_verbose(parser)
 
 
+_LONGEST_MS = 3.6e6
+
+
 def _milliseconds(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not (value > 0 and math.isfinite(value)):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of milliseconds above zero")
+    if not 0 < value <= _LONGEST_MS:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a number of milliseconds above zero and up to {_LONGEST_MS:.0f}"
+        )
     return value
 
 

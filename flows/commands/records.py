@@ -10,7 +10,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from flows.options import add_db, add_json, duration, positive
+from flows.options import add_db, add_json, age, positive
 from flows.text import milliseconds, table
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     made["import"].add_argument("file", nargs="+", help="files to read")
     made["diff"].add_argument("other", help="the other database")
     prune = made["prune"]
-    prune.add_argument("--older", type=duration, metavar="AGE", help="older than 30d, 12h ...")
+    prune.add_argument("--older", type=age, metavar="AGE", help="older than 30d, 12h ...")
     prune.add_argument(
         "--other-generators", action="store_true", help="of other versions of the code generator"
     )

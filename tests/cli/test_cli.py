@@ -179,6 +179,7 @@ def test_rollback_says_what_is_published(run: Run, tmp_path: Path) -> None:
         ("tune",), ("tune", "mlp", "--time", "soon"), ("tune", "mlp", "--trials", "0"),
         ("compile", "mlp"), ("bench", "x.net", "--repeat", "0"), ("tasks", "mlp", "--shape", "x"),
         ("bench", "x.net", "--min-repeat-ms", "nan"), ("records",),
+        ("bench", "x.net", "--min-repeat-ms", "1e300"), ("tune", "mlp", "--time", "9" * 20 + "h"),
         ("tune", "mlp", "--seed", "-1"), ("nightly", "mlp", "--seed", "x"),
         ("nightly", "mlp", "--keep-records", "-1"), ("distill", "--spread", "-1"),
     ],

@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from flows.options import duration, positive, shape
+from flows.options import age, duration, positive, shape
 from flows.text import clock, dims, markdown, milliseconds, table
 
 
@@ -25,10 +25,37 @@ def test_durations(text: str, seconds: float) -> None:
     assert duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "ten", "10x", "0", "-5", "5m!", "m", "1h 30m"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ten",
+        "10x",
+        "0",
+        "-5",
+        "5m!",
+        "m",
+        "1h 30m",
+        "367d",
+        "9" * 21 + "h",
+        "9" * 400,
+        "1h30",
+        "nan",
+        "inf",
+    ],
+)
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         duration(text)
+
+
+def test_the_longest_durations() -> None:
+    assert duration("366d") == 366 * 86400
+    with pytest.raises(argparse.ArgumentTypeError, match="at most 366d"):
+        duration("8785h")
+    assert age("1000d") == 1000 * 86400
+    with pytest.raises(argparse.ArgumentTypeError, match="at most 36600d"):
+        age("9999999d")
 
 
 def test_shapes() -> None:
