@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 from db.lines import (
     MAX_LINE,
     head,
+    key_text,
     machine_from_json,
     machine_to_json,
     mapping,
@@ -233,7 +234,7 @@ class _Reader:
         if kind == "record":
             self._pending.append(record_from_json(data))
         elif kind == "workload":
-            key = text(data, "workload_key")
+            key = key_text(data, "workload_key")
             self._store.register_workload(key, mapping(data, "description"))
         elif kind == "target":
             self._target(data)
@@ -257,9 +258,9 @@ class _Reader:
 
     def _network(self, data: Mapping[str, Any]) -> None:
         """Networks that are known here stay as they are: the current version must not change."""
-        name, content_hash = text(data, "name"), text(data, "content_hash")
+        name, content_hash = key_text(data, "name"), key_text(data, "content_hash")
         weights = mapping(data, "weights")
-        counts = {key: whole(weights, key) for key in weights}
+        counts = {key: whole(weights, key, 1) for key in weights}
         if name not in self._networks:
             path = text(data, "model_path", "")
             self._store.register_network(name, content_hash, counts, path)

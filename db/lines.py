@@ -7,6 +7,7 @@ A line that is none of ours, or lacks something, gives a ValueError that says wh
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -23,6 +24,9 @@ MAX_LINE = 4 << 20
 _INT32 = 2**31
 _MAX_FLOAT = sys.float_info.max
 _MAX_KEY = 2000
+_CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f]")
+_YEAR_10000 = 253402300800.0
+"""Seconds since 1970; databases show no later days."""
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -165,24 +169,26 @@ def record_from_json(data: Mapping[str, Any]) -> MeasureRecord:
     if not isinstance(times, list):
         raise ValueError("times is not a list")
     predicted = None if data.get("predicted") is None else _number(data, "predicted")
+    if predicted is not None and predicted <= 0:
+        raise ValueError("predicted is not above zero")
     try:
         error = ErrorKind(text(data, "error"))
     except ValueError as reason:
         raise ValueError(f"error: {reason}"[:80]) from None
     record = MeasureRecord(
-        workload_key=text(data, "workload_key"),
+        workload_key=key_text(data, "workload_key"),
         scope=scope_from_json(data),
         schedule=Schedule(
-            text(schedule, "sketch"), {key: whole(knobs, key, 2**63) for key in knobs}
+            key_text(schedule, "sketch"), {key: whole(knobs, key, -(2**63), 2**63) for key in knobs}
         ),
         times=tuple(_number({"times": seconds}, "times") for seconds in times),
         error=error,
         message=text(data, "message", "", limit=MAX_LINE),
         predicted=predicted,
-        run_id=text(data, "run_id", ""),
-        round_index=whole(data, "round_index"),
-        created=_number(data, "created", 0.0),
-        build_seconds=_number(data, "build_seconds", 0.0),
+        run_id=key_text(data, "run_id", ""),
+        round_index=whole(data, "round_index", 0),
+        created=_moment(data, "created", 0.0),
+        build_seconds=_moment(data, "build_seconds", 0.0),
         noisy=data.get("noisy") is True,
         extra=mapping(data, "extra", {}),
     )
@@ -193,12 +199,12 @@ def machine_from_json(data: Mapping[str, Any]) -> MachineInfo:
     """The machine of a line."""
     caches = mapping(data, "caches", {})
     return MachineInfo(
-        text(data, "machine"),
+        key_text(data, "machine"),
         text(data, "hostname", ""),
         text(data, "cpu_model", ""),
-        whole(data, "cores"),
+        whole(data, "cores", 0),
         tuple(str(name) for name in items(data, "features")),
-        {level: whole(caches, level, 2**63) for level in caches},
+        {level: whole(caches, level, 0, 2**63) for level in caches},
     )
 
 
@@ -209,15 +215,15 @@ def run_from_json(data: Mapping[str, Any]) -> RunInfo:
     except ValueError as reason:
         raise ValueError(f"status: {reason}"[:80]) from None
     return RunInfo(
-        text(data, "run_id"),
+        key_text(data, "run_id", empty=True),
         scope_from_json(data),
         tuple(str(name) for name in items(data, "networks")),
         mapping(data, "params", {}),
         status,
-        _number(data, "started"),
-        None if data.get("finished") is None else _number(data, "finished"),
+        _moment(data, "started"),
+        None if data.get("finished") is None else _moment(data, "finished"),
         text(data, "message", "", limit=MAX_LINE),
-        text(data, "machine", ""),
+        key_text(data, "machine", ""),
     )
 
 
@@ -227,15 +233,15 @@ def round_from_json(data: Mapping[str, Any]) -> tuple[RoundInfo, RecordScope]:
     if not all(isinstance(row, Mapping) for row in table):
         raise ValueError("task_table holds something else than objects")
     round_ = RoundInfo(
-        text(data, "run_id"),
-        whole(data, "round_index"),
-        text(data, "workload_key"),
+        key_text(data, "run_id", empty=True),
+        whole(data, "round_index", 0),
+        key_text(data, "workload_key"),
         {name: _number(estimates, name) for name in estimates},
         tuple(table),
-        _number(data, "started"),
-        _number(data, "finished"),
-        whole(data, "trials"),
-        whole(data, "valid"),
+        _moment(data, "started"),
+        _moment(data, "finished"),
+        whole(data, "trials", 0),
+        whole(data, "valid", 0),
     )
     return round_, scope_from_json(data)
 
@@ -254,8 +260,8 @@ def scope_from_json(data: Mapping[str, Any]) -> RecordScope:
         mode = TimingMode(text(data, "timing_mode"))
     except ValueError as reason:
         raise ValueError(f"timing_mode: {reason}"[:80]) from None
-    version = text(data, "generator_version")
-    return RecordScope(text(data, "target_key"), whole(data, "threads"), mode, version)
+    target, version = key_text(data, "target_key"), key_text(data, "generator_version")
+    return RecordScope(target, whole(data, "threads", 1), mode, version)
 
 
 def text(
@@ -268,10 +274,22 @@ def text(
     return value
 
 
-def whole(data: Mapping[str, Any], key: str, limit: int = _INT32) -> int:
-    """A field with a whole number, at least -limit and less than limit."""
+def key_text(
+    data: Mapping[str, Any], key: str, default: str | None = None, *, empty: bool = False
+) -> str:
+    """A text that something is known by: no control characters, and not empty unless it may."""
+    value = text(data, key, default)
+    if not (value or empty or default == ""):
+        raise ValueError(f"{key} is empty")
+    if _CONTROL.search(value):
+        raise ValueError(f"{key} holds control characters")
+    return value
+
+
+def whole(data: Mapping[str, Any], key: str, least: int = -_INT32, limit: int = _INT32) -> int:
+    """A field with a whole number, at least `least` and less than `limit`."""
     value = data.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or not -limit <= value < limit:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < limit:
         raise ValueError(f"{key} is not a whole number in range")
     return value
 
@@ -281,6 +299,14 @@ def _number(data: Mapping[str, Any], key: str, default: float | None = None) -> 
     if not isinstance(value, (int, float)) or isinstance(value, bool) or abs(value) > _MAX_FLOAT:
         raise ValueError(f"{key} is not a number")
     return float(value)
+
+
+def _moment(data: Mapping[str, Any], key: str, default: float | None = None) -> float:
+    """Seconds since 1970, or of a length of time: both before the year 10000."""
+    value = _number(data, key, default)
+    if not 0 <= value < _YEAR_10000:
+        raise ValueError(f"{key} is not within 0 and the year 9999")
+    return value
 
 
 def mapping(

@@ -230,6 +230,22 @@ def changed(**fields: object) -> bytes:
         (changed(workload_key="k" * 9999), "workload_key: long"),
         (changed(threads=True), "threads is not a whole number in range"),
         (changed(threads=2**40), "threads is not a whole number in range"),
+        (changed(threads=0), "threads is not a whole number in range"),
+        (changed(threads=-1), "threads is not a whole number in range"),
+        (changed(round_index=-1), "round_index is not a whole number in range"),
+        (changed(workload_key=""), "workload_key is empty"),
+        (changed(target_key=""), "target_key is empty"),
+        (changed(run_id="a\x07b"), "run_id holds control characters"),
+        (changed(workload_key="a\n"), "workload_key holds control characters"),
+        (changed(created=-1), "created is not within 0 and the year 9999"),
+        (changed(created=1e308), "created is not within 0 and the year 9999"),
+        (changed(build_seconds=-1), "build_seconds is not within 0 and"),
+        (changed(predicted=-5), "predicted is not above zero"),
+        (changed(predicted=0), "predicted is not above zero"),
+        (changed(kind="network", name="", content_hash="h"), "name is empty"),
+        (changed(kind="network", name="n", content_hash="h", weights={"k": 0}), "k is not a whole"),
+        (changed(kind="run", status="failed", started=-1), "started is not within"),
+        (changed(kind="round", started=1, finished=2, trials=-1), "trials is not a whole"),
         (changed(round_index=0.5), "round_index is not a whole number in range"),
         (changed(times="fast"), "times is not a list"),
         (changed(times=[10**400]), "times is not a number"),
@@ -261,6 +277,16 @@ def test_foreign_and_wrong_lines(line: bytes, reason: str, tmp_path: Path) -> No
     assert (report.new, report.bad_count) == (1, 1)
     assert report.bad[0].number == 1
     assert report.bad[0].reason.startswith(reason)
+
+
+def test_records_of_no_run_come_back(tmp_path: Path) -> None:
+    """Their run is known by an empty text."""
+    path, other = tmp_path / "records.jsonl", MemoryStore()
+    source = MemoryStore()
+    source.add_records([record(0)])
+    export_store(source, path)
+    assert import_file(other, path).bad_count == 0
+    assert list(other.iter_records()) == [record(0)]
 
 
 def test_byte_order_mark_and_windows_line_ends_are_fine(tmp_path: Path) -> None:
@@ -303,7 +329,7 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 @settings(max_examples=40, deadline=None)
 @given(
     times=st.lists(st.floats(), max_size=4),
-    predicted=st.none() | st.floats(),
+    predicted=st.none() | st.floats(min_value=0, exclude_min=True),
     message=st.text(),
     knobs=st.dictionaries(st.text(max_size=9), st.integers(-(2**63), 2**63 - 1), max_size=4),
     extra=st.dictionaries(st.text(max_size=9), st.none() | st.booleans() | finite | st.text()),
