@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
-from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.options import add_db, add_json, age, positive
@@ -44,8 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_json(made[name])
     made["list"].add_argument("--limit", type=positive, default=20, metavar="N")
     made["list"].add_argument("--errors", action="store_true", help="failed trials only")
-    made["list"].add_argument("--workload", metavar="KEY", help="of this workload only")
-    made["best"].add_argument("--threads", type=positive, metavar="N", help="of this scope only")
+    made["list"].add_argument(
+        "--workload",
+        metavar="KEY",
+        help="of this workload only: its key, or its name as listed",
+    )
+    made["best"].add_argument(
+        "--threads", type=positive, metavar="N", help="for so many threads only"
+    )
     made["export"].add_argument("file", help="the file to write")
     made["import"].add_argument("file", nargs="+", help="files to read")
     made["diff"].add_argument("other", help="the other database")
@@ -85,22 +92,57 @@ def _print(args: argparse.Namespace, plain: Any, text: str) -> int:
     return 0
 
 
+def _nothing(args: argparse.Namespace, text: str) -> int:
+    """Why there are no rows; beside JSON, on standard error."""
+    if args.json:
+        print(text, file=sys.stderr)
+    return _print(args, [], text)
+
+
 def _list(args: argparse.Namespace) -> int:
     with _open(args) as store:
         names = _names(store)
-        keys = [args.workload] if args.workload else None
+        keys = None
+        if args.workload:
+            keys = [key for key, name in names.items() if args.workload in (key, name)]
         found = store.newest(args.limit, keys, args.errors)
+        if not found:
+            return _nothing(args, _none_listed(store, names, keys, args))
     from db.lines import record_to_json
 
     cells = [
         (
             names.get(r.workload_key, r.workload_key[:40]), milliseconds(_latency(r)),
-            r.error.value, r.schedule.sketch, r.scope.threads, _when(r.created), r.message[:60],
+            r.error.value, r.schedule.sketch, r.scope.threads, r.scope.timing_mode.value,
+            _when(r.created), r.message[:60],
         )
         for r in found
     ]  # fmt: skip
-    headers = ("workload", "latency ms", "result", "sketch", "threads", "measured", "message")
+    headers = (
+        "workload", "latency ms", "result", "sketch", "threads", "timing", "measured", "message"
+    )  # fmt: skip
     return _print(args, [record_to_json(r) for r in found], table(headers, cells))
+
+
+def _none_listed(
+    store: Store, names: Mapping[str, str], keys: list[str] | None, args: argparse.Namespace
+) -> str:
+    known = {group.workload_key for group in store.groups()}
+    if not known:
+        return "The database holds no records yet."
+    if keys is None or known & set(keys):
+        return "No trial failed." if keys is None else "No trial of this workload failed."
+    there = ", ".join(sorted({names[key] for key in known}))
+    return f"No records of a workload '{args.workload}'. There are records of: {there}."
+
+
+def _no_best(store: Store, threads: int | None) -> str:
+    known = sorted({group.scope.threads for group in store.groups() if group.valid})
+    if not known:
+        return "The database holds no valid records yet."
+    return (
+        f"No valid records for {threads} threads; there are some for {', '.join(map(str, known))}."
+    )
 
 
 def _best(args: argparse.Namespace) -> int:
@@ -114,16 +156,19 @@ def _best(args: argparse.Namespace) -> int:
             record for scope, keys in scopes.items() for record in store.best(keys, scope).values()
         ]
         counts = {(g.workload_key, g.scope): g.records for g in groups}
+        if not found:
+            return _nothing(args, _no_best(store, args.threads))
     from db.lines import record_to_json
 
     cells = [
         (
             names.get(r.workload_key, r.workload_key[:40]), milliseconds(r.latency),
-            counts[r.workload_key, r.scope], r.schedule.sketch, r.scope.threads, r.scope.target_key,
+            counts[r.workload_key, r.scope], r.schedule.sketch,
+            *_scope(r.scope),
         )
         for r in found
     ]  # fmt: skip
-    headers = ("workload", "latency ms", "trials", "sketch", "threads", "target")
+    headers = ("workload", "latency ms", "trials", "sketch", *_SCOPE)
     return _print(args, [record_to_json(r) for r in found], table(headers, cells))
 
 
@@ -196,11 +241,19 @@ def _export(args: argparse.Namespace) -> int:
     return _print(args, {"file": args.file, "lines": lines}, f"Wrote {lines} lines to {args.file}")
 
 
+_SHOWN = 10
+"""Lines passed over that are listed."""
+
+
 def _import(args: argparse.Namespace) -> int:
     from db.exchange import import_file
     from db.store import open_store
+    from engine.errors import StoreError
 
     plain, lines = [], []
+    useless = ""
+    for path in args.file:
+        Path(path).stat()  # what is missing ends it before a database is made
     with open_store(args.db) as store:
         for path in args.file:
             report = import_file(store, path)
@@ -209,8 +262,19 @@ def _import(args: argparse.Namespace) -> int:
                 f"{path}: {report.new} new records, {report.known} known, "
                 f"{report.bad_count} of {report.lines} lines passed over"
             )
-            lines += [f"  line {bad.number}: {bad.reason}" for bad in islice(report.bad, 10)]
-    return _print(args, plain, "\n".join(lines))
+            lines += [f"  line {bad.number}: {bad.reason}" for bad in report.bad[:_SHOWN]]
+            if report.bad_count > _SHOWN:
+                lines.append(f"  ... and {report.bad_count - _SHOWN} more")
+            if report.bad_count == report.lines > 0:
+                useless = useless or path
+    _print(args, plain, "\n".join(lines))
+    if useless:
+        raise StoreError(
+            "no line of this file is one of noctune's records",
+            where=useless,
+            fix="Name files that `noctune records export` wrote.",
+        )
+    return 0
 
 
 def _diff(args: argparse.Namespace) -> int:
@@ -231,7 +295,7 @@ def _diff(args: argparse.Namespace) -> int:
     cells = [
         (
             names.get(c.workload_key, c.workload_key[:40]), milliseconds(c.left),
-            milliseconds(c.right), c.scope.threads, c.scope.target_key,
+            milliseconds(c.right), *_scope(c.scope),
         )
         for c in found.changes
     ]  # fmt: skip
@@ -239,7 +303,7 @@ def _diff(args: argparse.Namespace) -> int:
         f"{found.both} records in both, {found.only_left} only here, {found.only_right} only there"
     )
     if cells:
-        text += "\n\n" + table(("best differs", "here ms", "there ms", "threads", "target"), cells)
+        text += "\n\n" + table(("best differs", "here ms", "there ms", *_SCOPE), cells)
     return _print(args, plain, text)
 
 
@@ -264,6 +328,14 @@ _HANDLERS = {
     "list": _list, "best": _best, "stats": _stats, "runs": _runs, "export": _export,
     "import": _import, "diff": _diff, "prune": _prune,
 }  # fmt: skip
+
+
+_SCOPE = ("threads", "timing", "generator", "target")
+
+
+def _scope(scope: RecordScope) -> tuple[object, ...]:
+    """The columns `_SCOPE`: only rows that agree in all of them can be compared."""
+    return scope.threads, scope.timing_mode.value, scope.generator_version, scope.target_key
 
 
 def _names(store: Store) -> dict[str, str]:
