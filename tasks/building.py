@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from db.store import Store, open_store
+from db.store import Store
 from engine.errors import NoctuneError
 from engine.files import check_writable, replacing
 from engine.graph.task import SearchTask
@@ -21,7 +21,7 @@ from tasks.evaluation import file_hash, verify
 from tasks.networks import Network, Shapes, load_network, model_files
 from tasks.selection import best_schedules
 from tasks.session import resolve_target
-from tasks.stores import store_files
+from tasks.stores import open_or_empty, store_files
 from tasks.table import estimate
 
 
@@ -57,7 +57,7 @@ def compile_model(
     check: bool = True,
     register: bool = True,
 ) -> CompileReport:
-    """Compile, save, (if `check`) verify and (if `register`) note it in the database.
+    """Compile, save, (if `check`) verify and (if `register`) note it in a database that is there.
 
     The file appears whole or not at all, and only if its outputs are right.
     """
@@ -66,13 +66,16 @@ def compile_model(
     count = threads or machine.cores
     network = load_network(model, machine, shapes, batch)
     scope = RecordScope(machine.key, count, TimingMode.COLD_WEIGHTS)
-    with open_store(db) as store:
+    with open_or_empty(db) as store:
         with replacing(output) as path:
             report = _build(network, path, store, scope, accuracy)
             found = verify(str(path), model, shapes=shapes, threads=count) if check else {}
             if not found.get("ok", True):
                 raise _wrong(network.name, found)
-        report = replace(report, path=output, verification=found)
+        hints = report.hints
+        if store.url != db:
+            hints = (f"There is no database '{db}': nothing was looked up or noted.", *hints)
+        report = replace(report, path=output, verification=found, hints=hints)
         if register:
             _register(store, network, scope, report)
     return report

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from db.connect import is_memory, parse_url
+from db.connect import connect, is_memory, parse_url
 from db.store import Store, open_store
 from engine.errors import StoreError
 from engine.files import check_writable
@@ -26,6 +26,18 @@ def open_existing(url: str) -> Store:
             fix="Name one with --db, or tune something first.",
         )
     return open_store(url)
+
+
+def open_or_empty(url: str) -> Store:
+    """Open the store at `url`; where no file is yet, an empty store in memory.
+
+    For what goes without records, but would have something to note: an empty database file in the
+    wrong folder would hide the mistake.  Raises StoreError where none could be made either.
+    """
+    if _missing_file(url) is None:
+        return open_store(url)
+    connect(url).dispose()
+    return open_store("memory:")
 
 
 def check_store(url: str) -> None:

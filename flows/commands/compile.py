@@ -38,12 +38,12 @@ def run(args: argparse.Namespace) -> int:
     from tasks.building import check_output
     from tasks.networks import check_model
     from tasks.session import resolve_target
-    from tasks.stores import check_store
+    from tasks.stores import open_or_empty
 
     check_model(args.model, dict(args.shape), args.batch)
     check_output(args.output, args.model, args.db)
     resolve_target(args.target)
-    check_store(args.db)
+    open_or_empty(args.db).close()
     return run_flow(args, _compile, flow="compile", check=check_files)
 
 

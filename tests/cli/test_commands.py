@@ -67,6 +67,7 @@ def test_compile_without_records_says_so(run: Run, tmp_path: Path) -> None:
     assert "0 of 3 search tasks from records" in found.out
     assert found.out.count("no record, default schedule") == 3
     assert "Outputs agree with" in found.out
+    assert f"There is no database '{db}'" in found.out and not db.exists()
 
 
 def test_compile_json(run: Run, tmp_path: Path) -> None:
@@ -214,6 +215,7 @@ def test_commands_run_their_flows(run: Run, compiled: Path, database: Path, tmp_
 
 def test_bench_notes_the_timing_where_it_is_told_to(run: Run, tmp_path: Path) -> None:
     net, db = tmp_path / "mlp.net", tmp_path / "db.sqlite"
+    open_store(str(db)).close()
     assert run("compile", "mlp", "-o", net, "--db", db).code == 0
     found = run("bench", net, "--min-repeat-ms", "1", "--db", db, "--json").json
     with open_store(str(db)) as store:
