@@ -17,6 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
 from engine.errors import NoctuneError
+from flows.json_lines import tell
 
 COMMANDS: dict[str, str] = {
     "zoo": "list the built-in networks, or write one as ONNX",
@@ -54,6 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _without_command(arguments)
     module = import_module("flows.commands." + arguments[0].replace("-", "_"))
     args = command_parser(arguments[0], module).parse_args(arguments[1:])
+    if getattr(args, "log_json", False):
+        args.json = True
     return guarded(module, args)
 
 
@@ -74,30 +77,32 @@ def guarded(module: ModuleType, args: argparse.Namespace) -> int:
     try:
         return int(module.run(args) or 0)
     except NoctuneError as error:
-        return _fail(str(error), 2)
+        return _fail(str(error), 2, args)
     except KeyboardInterrupt:
-        return _fail("interrupted", 130)
+        return _fail("interrupted", 130, args)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        return _fail(_system_error(error), 2)
+        return _fail(_system_error(error), 2, args)
     except MemoryError:
-        return _fail("out of memory. Use a smaller batch, or a machine with more memory", 2)
+        return _fail("out of memory. Use a smaller batch, or a machine with more memory", 2, args)
     except Exception as error:
         return _fail(
             f"unexpected {type(error).__name__}: {' '.join(str(error).split())}. "
             "This is a fault of noctune; NOCTUNE_DEBUG=1 shows where it arose",
             1,
+            args,
         )
 
 
-def _fail(message: str, code: int) -> int:
+def _fail(message: str, code: int, args: argparse.Namespace | None = None) -> int:
+    text = f"noctune: {message}"
     if os.environ.get("NOCTUNE_DEBUG", "") not in ("", "0") and code != 130:
         import traceback
 
-        traceback.print_exc()
-    print(f"noctune: {message}", file=sys.stderr)
+        text = f"{traceback.format_exc()}{text}"
+    tell(args, text, "ERROR")
     return code
 
 

@@ -22,12 +22,21 @@ RETRIES = {"PREFECT_CLIENT_MAX_RETRIES": "3"}
 """Each call waits about 20 s in all for a server that is started again, and no minutes for one that
 is gone for good: a flow makes several calls before it ends."""
 
+IN_JSON = {
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_FORMATTER": "json",
+    "PREFECT_LOGGING_HANDLERS_DEBUG_FORMATTER": "json",
+    "PREFECT_LOGGING_COLORS": "false",
+}
+"""Each line of Prefect's is one JSON object."""
+
 CONSOLE = "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"
 INTERNAL = "PREFECT_LOGGING_INTERNAL_LEVEL"
 
 
-def prepare_prefect(verbose: bool = False) -> None:
+def prepare_prefect(verbose: bool = False, log_json: bool = False) -> None:
     """Set the defaults; Prefect's own log lines reach the terminal only if `verbose`."""
+    if log_json:
+        os.environ.update(IN_JSON)
     for name, value in (QUIET | RETRIES).items():
         os.environ.setdefault(name, value)
     if not verbose:

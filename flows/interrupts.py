@@ -19,6 +19,8 @@ from types import FrameType
 INTERRUPTED = 130
 """Exit code of a command that Ctrl-C ended."""
 
+ENDED = "\nnoctune: ended; all finished rounds are stored"
+
 _AGAIN_S = 0.05
 
 _event: ContextVar[threading.Event | None] = ContextVar("noctune_stop", default=None)
@@ -30,13 +32,13 @@ def stop_event() -> threading.Event:
 
 
 @contextmanager
-def stoppable(say: Callable[[str], None]) -> Iterator[threading.Event]:
+def stoppable(say: Callable[[str], None], last_words: str = ENDED) -> Iterator[threading.Event]:
     """Inside, the first Ctrl-C sets the event and says so, the second exits with code 130."""
     event = threading.Event()
 
     def handle(_number: int, _frame: FrameType | None) -> None:
         if event.is_set():
-            end_at_once()
+            end_at_once(last_words)
         event.set()
         say("Stopping after what is being measured (press Ctrl-C again to end at once) ...")
 
@@ -75,8 +77,9 @@ def insisting_on_termination() -> Iterator[None]:
         sys.unraisablehook = before
 
 
-def end_at_once() -> None:
+def end_at_once(last_words: str) -> None:
     """Leave without unwinding; workers and the temporary server die with their parent."""
-    show_cursor = "\x1b[?25h" if sys.stdout.isatty() else ""
-    os.write(2, f"{show_cursor}\nnoctune: ended; all finished rounds are stored\n".encode())
+    if sys.stdout.isatty():
+        os.write(1, b"\x1b[?25h")  # a live table hides the cursor
+    os.write(2, f"{last_words}\n".encode())
     os._exit(INTERRUPTED)

@@ -7,6 +7,9 @@ import os
 import re
 from typing import Any
 
+FORMATTER = "PREFECT_LOGGING_HANDLERS_CONSOLE_FORMATTER"
+"""Prefect's variable for the form of its lines; "json" stands for --log-json, too."""
+
 DEFAULT_DB = "noctune.sqlite"
 """In the current folder: a project's records lie with the project."""
 
@@ -145,6 +148,16 @@ def add_accuracy(parser: argparse.ArgumentParser) -> None:
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
+
+
+def add_logs(parser: argparse.ArgumentParser) -> None:
+    """--verbose and --log-json."""
+    add_verbose(parser)
+    parser.add_argument(
+        "--log-json", action="store_true", default=os.environ.get(FORMATTER) == "json",
+        help="everything as JSON, one object a line: the log on standard error, the result on "
+        "standard output",
+    )  # fmt: skip
 
 
 def add_verbose(parser: argparse.ArgumentParser) -> None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 
 from engine.errors import NoctuneError
 from flows.environment import prepare_prefect, server_seems_named
-from flows.interrupts import stoppable
+from flows.interrupts import ENDED, stoppable
+from flows.json_lines import JsonLines, json_line, show_warning, tell
 from flows.prefect_server import prefect_server
 from flows.progress import terminal_progress, watching
 
@@ -42,15 +44,17 @@ def run_flow(
             check(args)
         import_module(f"flows.{flow}")
 
-    prepare_prefect(getattr(args, "verbose", False))
+    log_json = getattr(args, "log_json", False)
+    prepare_prefect(getattr(args, "verbose", False), log_json)
     if sys.stderr.isatty() and not server_seems_named():
-        print("Starting Prefect's temporary server ...", file=sys.stderr, flush=True)
-    progress = terminal_progress(json=getattr(args, "json", False))
+        tell(args, "Starting Prefect's temporary server ...")
+    progress = terminal_progress(json=getattr(args, "json", False), log_json=log_json)
     with ExitStack() as stack:
         if stops:
-            stack.enter_context(stoppable(progress.say))
+            last_words = json_line(ENDED.strip()) if log_json else ENDED
+            stack.enter_context(stoppable(progress.say, last_words))
         stack.enter_context(watching(progress))
-        stack.enter_context(_warnings())
+        stack.enter_context(_warnings(log_json))
         stack.enter_context(prefect_server(meanwhile))
         try:
             return command(args)
@@ -65,11 +69,15 @@ def run_flow(
 
 
 @contextmanager
-def _warnings() -> Iterator[None]:
-    """Our own warnings go to standard error."""
+def _warnings(log_json: bool) -> Iterator[None]:
+    """Our own warnings go to standard error; in JSON, so do Python's."""
     log, handler = logging.getLogger("noctune"), logging.StreamHandler(sys.stderr)
-    log.addHandler(handler)
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
+    with warnings.catch_warnings():
+        if log_json:
+            handler.setFormatter(JsonLines())
+            warnings.showwarning = show_warning
+        log.addHandler(handler)
+        try:
+            yield
+        finally:
+            log.removeHandler(handler)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from flows.budget import Budget
+from flows.json_lines import json_line
 from flows.text import clock, milliseconds, table
 
 if TYPE_CHECKING:
@@ -195,6 +196,27 @@ class LineProgress:
             self.say("\n".join(["", task_table(now.rows), "", *totals(now)]))
 
 
+class JsonProgress(LineProgress):
+    """Lines of JSON on standard error; those of rounds have the numbers, too."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr, final_table=False)
+
+    def say(self, text: str) -> None:
+        super().say(json_line(text))
+
+    def update(self, now: Snapshot) -> None:
+        done = now.last
+        if done is None:
+            return
+        estimates = {name: seconds for name, (seconds, _) in now.estimates.items()}
+        numbers = {
+            "round": done.round_index, "task": done.choice.index, "trials": done.trials,
+            "valid": done.valid, "latency": done.after, "estimates": estimates,
+        }  # fmt: skip
+        super().say(json_line(round_line(now), **numbers))
+
+
 class LiveProgress(LineProgress):
     """The task table, redrawn in place; plain lines before and after.
 
@@ -291,8 +313,10 @@ def watcher() -> Progress:
     return _watcher.get() or LogProgress()
 
 
-def terminal_progress(json: bool = False) -> Progress:
+def terminal_progress(json: bool = False, log_json: bool = False) -> Progress:
     """For the command line: live in a terminal, lines elsewhere, on standard error beside JSON."""
+    if log_json:
+        return JsonProgress()
     if json:
         return LineProgress(sys.stderr, final_table=False)
     return LiveProgress() if sys.stdout.isatty() else LineProgress()

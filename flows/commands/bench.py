@@ -8,12 +8,11 @@ the outputs are verified, too; the exit code is 1 if they are wrong.
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import sys
 from typing import Any
 
-from flows.options import add_json, add_threads, add_verbose, peer_names, positive
+from flows.json_lines import result_text, tell
+from flows.options import add_json, add_logs, add_threads, peer_names, positive
 from flows.report import evaluation_rows
 from flows.text import table
 
@@ -43,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_threads(parser)
     add_json(parser)
-    add_verbose(parser)
+    add_logs(parser)
 
 
 _LONGEST_MS = 3.6e6
@@ -88,12 +87,13 @@ def _bench(args: argparse.Namespace) -> int:
         )
     )
     timing, verified = dict(found.timing), found.verification
-    print(json.dumps(timing, indent=2) if args.json else "\n".join(bench_lines(timing)))
+    print(result_text(args, timing) if args.json else "\n".join(bench_lines(timing)))
     if verified and not verified["ok"]:
-        print(
+        tell(
+            args,
             f"noctune: the outputs differ from {verified['reference']}: largest error "
             f"{verified['max_rel_error']:.2e} of the largest output",
-            file=sys.stderr,
+            "ERROR",
         )
         return 1
     return 0

@@ -7,12 +7,12 @@ Prefect nor ONNX.  Tasks without a valid record get the default schedule, and th
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from flows.options import add_json, add_network, add_verbose, network_options
+from flows.json_lines import result_text
+from flows.options import add_json, add_logs, add_network, network_options
 from flows.text import milliseconds
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_network(parser)
     add_json(parser)
-    add_verbose(parser)
+    add_logs(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -60,7 +60,7 @@ def _compile(args: argparse.Namespace) -> int:
         )
     )
     if args.json:
-        print(json.dumps(asdict(report), indent=2))
+        print(result_text(args, asdict(report)))
     else:
         print("\n".join(compile_lines(report)))
     return 0

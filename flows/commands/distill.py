@@ -7,10 +7,10 @@ slower ones stay for the cost model.
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 
-from flows.options import add_db, add_json, add_verbose, positive, whole
+from flows.json_lines import result_text
+from flows.options import add_db, add_json, add_logs, positive, whole
 
 EXAMPLE = "noctune distill --keep 16 -o best.jsonl"
 
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_db(parser)
     add_json(parser)
-    add_verbose(parser)
+    add_logs(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,7 +55,7 @@ def _distill(args: argparse.Namespace) -> int:
         )
     )  # fmt: skip
     if args.json:
-        print(json.dumps(asdict(report), indent=2))
+        print(result_text(args, asdict(report)))
         return 0
     print(f"{report.db}: {report.kept} records kept, {report.removed} removed")
     if report.archive:

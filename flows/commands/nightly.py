@@ -8,14 +8,14 @@ right and it is not slower beside it.  Exit code 1 if a network failed.
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 
+from flows.json_lines import result_text
 from flows.options import (
     add_budget,
     add_json,
+    add_logs,
     add_network,
-    add_verbose,
     network_options,
     peer_names,
     positive,
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_network(parser)
     add_json(parser)
-    add_verbose(parser)
+    add_logs(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -85,7 +85,7 @@ def _nightly(args: argparse.Namespace) -> int:
         )
     )
     if args.json:
-        print(json.dumps(asdict(report), indent=2, default=str))
+        print(result_text(args, asdict(report)))
     else:
         print("\n" + table(RESULT_HEADERS, [result_cells(r) for r in report.results], left=2))
         print(f"\n{headline(report)}")

@@ -12,9 +12,11 @@ import json
 import shlex
 import sys
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
-from flows.options import add_budget, add_json, add_network, add_verbose, network_options
+from flows.json_lines import result_text, tell
+from flows.options import add_budget, add_json, add_logs, add_network, network_options
 
 EXAMPLE = "noctune tune resnet-18 mobilenet-v2 --time 20m"
 
@@ -24,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_budget(parser, "length of this run")
     add_network(parser)
     add_json(parser)
-    add_verbose(parser)
+    add_logs(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,16 +69,16 @@ def _tune(args: argparse.Namespace) -> int:
         )
     )
     if args.json:
-        print(json.dumps(_plain(asdict(result)), indent=2))
-    out = sys.stderr if args.json else sys.stdout
+        print(result_text(args, _plain(asdict(result))))
+    say = partial(tell, args) if args.json else print
     if result.interrupted:
-        print(f"Stopped; all {result.trials} new trials are stored. Go on with:", file=out)
-        print(f"  {again()}", file=out)
+        say(f"Stopped; all {result.trials} new trials are stored. Go on with:\n  {again()}")
         return INTERRUPTED
-    print(f"Records are in {result.db}. Next:", file=out)
+    lines = [f"Records are in {result.db}. Next:"]
     for model in args.model:
         name = model.rsplit("/", 1)[-1].removesuffix(".onnx")
-        print(f"  noctune compile {shlex.quote(model)} -o {shlex.quote(name)}.net", file=out)
+        lines.append(f"  noctune compile {shlex.quote(model)} -o {shlex.quote(name)}.net")
+    say("\n".join(lines))
     return 0
 
 

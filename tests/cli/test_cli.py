@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from importlib import import_module
@@ -187,6 +188,24 @@ def test_rollback_says_what_is_published(run: Run, tmp_path: Path) -> None:
 def test_bad_options_are_code_2(run: Run, words: tuple[str, ...]) -> None:
     found = run(*words)
     assert found.code == 2 and "error:" in found.err
+
+
+@pytest.mark.parametrize("how", ["option", "variable"])
+def test_errors_are_lines_of_json_where_all_is(
+    run: Run, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["compile", "nosuch.onnx", "-o", "x.net"]
+    if how == "option":
+        words.append("--log-json")
+    else:
+        monkeypatch.setenv("PREFECT_LOGGING_HANDLERS_CONSOLE_FORMATTER", "json")
+    for debug in ("", "1"):
+        monkeypatch.setenv("NOCTUNE_DEBUG", debug)
+        found = run(*words)
+        line = json.loads(found.err)
+        assert found.code == 2 and found.err.count("\n") == 1 and found.out == ""
+        assert "nosuch.onnx: there is no such file" in line["msg"] and line["levelname"] == "ERROR"
+        assert ("Traceback" in line["msg"]) == (debug == "1")
 
 
 def test_a_fault_of_ours_is_one_line_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +14,13 @@ import pytest
 from db.store import open_store
 from engine.records import MeasureRecord, RecordScope, Schedule
 from engine.target import host
+from flows import environment
 from flows.commands.run import write_arrays
 from tests.cli.conftest import Run
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect_server")]
+
+ROOT = Path(__file__).resolve().parents[2]
 
 TASK_KEYS = [
     "id", "workload_key", "weight", "anchor", "data_shape", "weight_shape", "strides", "pads",
@@ -211,6 +217,23 @@ def test_commands_run_their_flows(run: Run, compiled: Path, database: Path, tmp_
     assert "compile mlp" in before and "evaluate renamed.net" in before
     assert run("distill", "--db", database).code == 0
     assert flow_runs().count("distill records") == before.count("distill records") + 1
+
+
+def test_every_line_is_json_if_wanted(tmp_path: Path) -> None:
+    words = ("tune", "mlp", "--trials", "4", "--threads", "1", "--log-json", "--verbose")
+    quiet = (environment.CONSOLE, environment.INTERNAL)
+    unset = {name: value for name, value in os.environ.items() if name not in quiet}
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.cli", *words], cwd=tmp_path, capture_output=True, text=True,
+        env=unset | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (result,) = map(json.loads, done.stdout.splitlines())
+    assert result["trials"] == 4
+    log = [json.loads(line) for line in done.stderr.splitlines()]
+    assert all({"created", "levelname", "name", "msg"} <= line.keys() for line in log)
+    assert any(line.get("round") == 0 for line in log)
+    assert {"noctune", "prefect.flow_runs"} <= {line["name"] for line in log}
 
 
 def test_bench_notes_the_timing_where_it_is_told_to(run: Run, tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import logging
+import warnings
 from dataclasses import replace
 from io import StringIO
 
@@ -9,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from engine.search import Choice
+from flows.prefect_run import _warnings
 from flows.progress import (
     LineProgress,
     LiveProgress,
@@ -17,6 +21,7 @@ from flows.progress import (
     Snapshot,
     outlook,
     round_line,
+    terminal_progress,
     totals,
     watcher,
     watching,
@@ -64,6 +69,29 @@ def test_lines_then_the_table() -> None:
     assert out.getvalue().count("\n") == 1
     progress.close(NOW)
     assert "conv2d 1x7x7x512" in out.getvalue() and "231.20" in out.getvalue()
+
+
+def test_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = terminal_progress(log_json=True)
+    progress.update(replace(NOW, last=None))
+    progress.say("two\nlines")
+    progress.update(NOW)
+    progress.close(NOW)
+    printed = capsys.readouterr()
+    news, done = map(json.loads, printed.err.splitlines())
+    assert printed.out == "" and news["msg"] == "two\nlines" and news["created"] > 0
+    assert (news["levelname"], news["name"]) == ("INFO", "noctune")
+    assert done["msg"] == round_line(NOW) and (done["round"], done["task"]) == (4, 1)
+    assert (done["latency"], done["estimates"]) == (0.001, {"one": 0.002, "two": None})
+
+
+def test_warnings_are_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    with _warnings(log_json=True):
+        logging.getLogger("noctune.report").warning("no %s", "report")
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+    found = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["msg"] for line in found] == ["no report", "DeprecationWarning: old"]
+    assert {line["levelname"] for line in found} == {"WARNING"}
 
 
 def test_live_picture_has_the_totals_above_the_table() -> None:
