@@ -9,14 +9,14 @@ import fcntl
 import hashlib
 import os
 import platform
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from db.values import MachineInfo
 from engine.errors import NoctuneError
+from engine.measure.lock import holder_of, open_lock, sign
 from engine.target import Target
 
 
@@ -46,39 +46,26 @@ def _cpu_model() -> str:
 
 
 def lock_folder() -> Path:
-    """One for all users of the machine: they share its cores."""
-    return Path(tempfile.gettempdir())
+    """One for all users of the machine, who share its cores, whatever TMPDIR says."""
+    return Path("/tmp")
 
 
 @contextmanager
 def night_lock(folder: Path | None = None) -> Iterator[None]:
     """Held for a whole nightly run.  Raises NoctuneError at once if another run has it."""
-    path = (folder or lock_folder()) / "noctune-night.lock"
-    handle = _open(path)
+    path = str((folder or lock_folder()) / "noctune-night.lock")
+    handle = open_lock(path, "night's")
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(handle, 200, 0).decode(errors="replace").strip()
             raise NoctuneError(
                 "another nightly run has this machine",
-                where=str(path),
-                why=holder or "its holder did not say who it is",
+                where=path,
+                why=holder_of(handle),
                 fix="Wait until it has ended; one that was killed holds nothing.",
             ) from None
-        os.ftruncate(handle, 0)
-        began = time.strftime("%Y-%m-%d %H:%M:%S")
-        os.pwrite(handle, f"process {os.getpid()}, since {began}\n".encode(), 0)
+        sign(handle, f"since {time.strftime('%Y-%m-%d %H:%M:%S')}")
         yield
     finally:
         os.close(handle)
-
-
-def _open(path: Path) -> int:
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except PermissionError:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    with suppress(PermissionError):
-        os.fchmod(handle, 0o666)
-    return handle

@@ -1,18 +1,19 @@
 """One tuner at a time: a lock file that every measuring process of this machine takes.
 
 The lock is the kernel's (`flock`), so it vanishes with its holder.  The file's text says who
-holds it.
+holds it.  All users share the machine's cores, and so the file.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from engine.errors import NoctuneError
 
@@ -30,8 +31,8 @@ def never() -> bool:
 
 
 def default_path() -> str:
-    """`/tmp/noctune-<uid>.measure.lock`, whatever TMPDIR says, so that all tuners agree."""
-    return f"/tmp/noctune-{os.getuid()}.measure.lock"
+    """The same for all users, whatever TMPDIR says, so that all tuners agree."""
+    return "/tmp/noctune-measure.lock"
 
 
 @contextlib.contextmanager
@@ -43,24 +44,53 @@ def machine_lock(
     Raises BusyError if `give_up` says so before the machine is free.
     """
     file = path or default_path()
-    descriptor = _open(file)
+    descriptor = open_lock(file, "measuring")
     try:
         _wait(descriptor, file, notify, give_up)
-        _sign(descriptor)
+        sign(descriptor, " ".join(sys.argv)[:200])
         yield
     finally:
         os.close(descriptor)
 
 
-def _open(file: str) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+def open_lock(file: str, name: str) -> int:
+    """A descriptor of the lock file, which is made if need be; every user may lock it.
+
+    Raises NoctuneError, about "the `name` lock", for what is no plain file.
+    """
     try:
-        return os.open(file, flags, 0o600)
+        descriptor = _open(file)
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode) or info.st_nlink > 1:  # a link may lead to any file
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "not a plain file with one name")
+        return descriptor
     except OSError as error:
         raise NoctuneError(
-            "cannot open the measuring lock", where=file, why=error.strerror or str(error),
-            fix="Name a lock file on a local, writable file system.",
+            f"cannot open the {name} lock", where=file, why=error.strerror or str(error),
+            fix="It must be a plain file that everybody may write; once removed it is made again.",
         ) from error  # fmt: skip
+
+
+def _open(file: str) -> int:
+    """In /tmp the kernel may refuse O_CREAT for a file of another user: it comes second."""
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    with contextlib.suppress(FileNotFoundError):
+        return _open_existing(file, flags)
+    try:
+        descriptor = os.open(file, flags | os.O_CREAT | os.O_EXCL, 0o666)
+    except FileExistsError:
+        return _open_existing(file, flags)
+    os.fchmod(descriptor, 0o666)  # whatever the umask says
+    return descriptor
+
+
+def _open_existing(file: str, flags: int) -> int:
+    """For reading only where the rights allow no more: that is enough for a lock."""
+    try:
+        return os.open(file, flags)
+    except PermissionError:
+        return os.open(file, flags & ~os.O_RDWR)
 
 
 def _wait(
@@ -73,7 +103,7 @@ def _wait(
             return
         except BlockingIOError:
             pass
-        holder = _holder(file)
+        holder = holder_of(descriptor)
         if give_up():
             raise BusyError(
                 "another tuner has the machine", where=file, why=holder, fix="Run again later."
@@ -84,15 +114,16 @@ def _wait(
         time.sleep(_POLL_S)
 
 
-def _holder(file: str) -> str:
+def holder_of(descriptor: int) -> str:
+    """What the holder wrote, without what a terminal would obey."""
     with contextlib.suppress(OSError):
-        return Path(file).read_text(encoding="utf-8", errors="replace").strip() or "unknown"
+        text = os.pread(descriptor, 300, 0).decode(errors="replace").strip()
+        return "".join(c if c.isprintable() else "?" for c in text) or "unknown"
     return "unknown"
 
 
-def _sign(descriptor: int) -> None:
+def sign(descriptor: int, more: str) -> None:
     """Write who holds the lock; a full disk must not stop the measuring."""
-    text = f"process {os.getpid()}: {' '.join(sys.argv)[:200]}\n"
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, text.encode(), 0)
+        os.pwrite(descriptor, f"process {os.getpid()}: {more}\n".encode(), 0)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
@@ -50,9 +51,57 @@ def test_lock_does_not_follow_a_link(tmp_path: Path) -> None:
     assert not (tmp_path / "target").exists()
 
 
-def test_default_path_does_not_depend_on_tmpdir(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_with_two_names_is_refused(tmp_path: Path) -> None:
+    """Whoever links it to a file of ours would have us overwrite that."""
+    (tmp_path / "mine").write_text("precious")
+    os.link(tmp_path / "mine", tmp_path / "lock")
+    with (
+        pytest.raises(NoctuneError, match="not a plain file"),
+        machine_lock(str(tmp_path / "lock"), print),
+    ):
+        pass
+    assert (tmp_path / "mine").read_text() == "precious"
+
+
+def test_all_users_share_one_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the umask; and the kernel refuses O_CREAT for a file of somebody else in /tmp."""
+    path, ways, opened = str(tmp_path / "lock"), list[int](), os.open
+    before = os.umask(0o077)
+    try:
+        with machine_lock(path, print):
+            assert os.stat(path).st_mode & 0o777 == 0o666
+    finally:
+        os.umask(before)
+
+    def theirs(file: str, flags: int, mode: int = 0o777) -> int:
+        if flags & (os.O_CREAT | os.O_RDWR):
+            raise PermissionError(13, "Permission denied", file)
+        ways.append(flags)
+        return opened(file, flags, mode)
+
+    monkeypatch.setattr(os, "open", theirs)
+    with (
+        machine_lock(path, print),
+        pytest.raises(BusyError, match="process"),
+        machine_lock(path, print, lambda: True),
+    ):
+        pytest.fail("the lock is held")
+    assert len(ways) == 2
+
+
+def test_what_a_lock_says_cannot_move_the_cursor(tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+    with machine_lock(path, print):
+        Path(path).write_text("process 1\x1b[2J" + "x" * 10_000)
+        with pytest.raises(BusyError) as caught, machine_lock(path, print, lambda: True):
+            pytest.fail("the lock is held")
+    assert "process 1?[2Jx" in caught.value.why and len(caught.value.why) <= 300
+
+
+def test_default_path_is_the_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     before = default_path()
     monkeypatch.setenv("TMPDIR", "/somewhere/else")
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
     assert default_path() == before
 
 

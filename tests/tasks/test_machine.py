@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from engine.errors import NoctuneError
 from engine.target import host
-from tasks.machine import machine_info, night_lock
+from tasks.machine import lock_folder, machine_info, night_lock
 
 HOLDER = """
 import sys, time
@@ -48,6 +49,21 @@ def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
     with night_lock(tmp_path):
         pass
     with night_lock(tmp_path):
+        pass
+
+
+def test_there_is_one_lock_whatever_tmpdir_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = lock_folder()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    assert lock_folder() == before == Path("/tmp")
+
+
+def test_a_lock_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    (tmp_path / "noctune-night.lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(NoctuneError, match="cannot open the night's lock"), night_lock(tmp_path):
         pass
 
 
