@@ -17,9 +17,6 @@ from engine.records import RecordScope, TimingMode
 from tasks.building import CompileReport
 from tasks.publishing import Published, current, publish, sweep
 
-NOISE = 0.02
-"""A new network may be slower by this share of the published one's median: it is noise."""
-
 
 class Outcome(StrEnum):
     """What became of a network in a night."""
@@ -63,7 +60,8 @@ def judge(candidate: Candidate, old: Published | None) -> tuple[Outcome, str]:
     """Whether to publish, and why.
 
     A network that is not verified never is.  One of another model (other weights or layers)
-    replaces the old one whatever its speed; else it must not be slower, side by side in one run.
+    replaces the old one whatever its speed; else it must be at least as fast, side by side in one
+    run: were noise forgiven, each night could publish a network that is a little slower.
     """
     if not candidate.verification.get("ok"):
         error = candidate.verification.get("max_rel_error")
@@ -77,8 +75,8 @@ def judge(candidate: Candidate, old: Published | None) -> tuple[Outcome, str]:
     ratio = candidate.timing.get("published_ratio")
     if ratio is None:
         return Outcome.PUBLISHED, "its inputs have changed"
-    if ratio < 1 - NOISE:
-        return Outcome.KEPT, f"slower than the published one ({ratio:.3f}x as fast)"
+    if ratio < 1:
+        return Outcome.KEPT, f"kept the old one: the new one is {ratio:.3f}x as fast beside it"
     return Outcome.PUBLISHED, f"{ratio:.3f}x as fast as the published one"
 
 
@@ -100,7 +98,6 @@ def settle(
             "verification": dict(candidate.verification),
         }
         file = str(publish(folder, candidate.network, candidate.file, report, keep).file)
-    last = old.report.get("timing", {}).get("noctune", {}).get("median_ms") if old else None
     return NightResult(
         candidate.network,
         outcome,
@@ -110,9 +107,21 @@ def settle(
         candidate.timing,
         candidate.verification,
         estimated,
-        last,
-        "Run `noctune compile` by hand to see more." if outcome is Outcome.FAILED else "",
+        next_step="Run `noctune compile` by hand to see more." if outcome is Outcome.FAILED else "",
     )
+
+
+def measured_last(db: str, network: str, threads: int) -> float | None:
+    """Median in milliseconds that was last measured of what was current then, None if none was."""
+    with open_store(db) as store:
+        published = {c.id for c in store.compiled_networks(network) if c.published is not None}
+        found = [e for e in store.evaluations(network) if e.data.get("threads") == threads]
+    if not found:
+        return None
+    last = found[-1]
+    own = last.compiled_id in published or "published" not in last.data
+    median: float | None = last.data["noctune" if own else "published"]["median_ms"]
+    return median
 
 
 def note(db: str, result: NightResult, built: CompileReport, run_id: str) -> None:

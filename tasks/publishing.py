@@ -14,8 +14,10 @@ import json
 import os
 import re
 import shutil
+import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from typing import Any
 from engine.errors import NoctuneError
 
 _VERSION = re.compile(r"(\d{4,})-.+")
+_REPORT = re.compile(r"report(-.*)?\.html")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +40,40 @@ class Published:
     is_current: bool
 
 
+def check_folder(folder: str | Path) -> None:
+    """Raises NoctuneError unless a file can be made in the folder, or where it would be made."""
+    if not str(folder).strip():
+        raise NoctuneError("the folder to publish in has no name", fix="Name one with --folder.")
+    home = Path(folder).absolute()
+    there = next(path for path in (home, *home.parents) if os.path.lexists(path))
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise NoctuneError(
+            "nothing can be published in this folder", where=str(folder),
+            why=f"{there}: {error.strerror or error}",
+            fix="Make it writable, or name another with --folder.",
+        ) from error  # fmt: skip
+
+
+def check_name(network: str) -> None:
+    """Raises NoctuneError for what no network in the folder can be named."""
+    if _REPORT.fullmatch(network):
+        raise NoctuneError(
+            f"no network can be named '{network}'", why="the night's report has this name",
+            fix="Rename the model's file.",
+        )  # fmt: skip
+    if network in ("", ".", "..") or "/" in network:
+        raise NoctuneError(
+            f"'{network}' is not the name of a network",
+            fix="Give the name alone; --folder DIR says where it is published.",
+        )
+
+
 def versions(folder: str | Path, network: str) -> tuple[Published, ...]:
     """The versions of a network, oldest first; empty if it was never published."""
+    check_name(network)
     home = Path(folder) / network
     now = _current_name(home)
     found = []
@@ -69,6 +104,7 @@ def publish(
     Raises NoctuneError if the folder cannot be written; the old version is current then.
     """
     home = Path(folder) / network
+    _check_link(home)
     try:
         (home / "versions").mkdir(parents=True, exist_ok=True)
         sweep(home)
@@ -79,41 +115,57 @@ def publish(
         _prune(home, keep)
     except OSError as error:
         raise NoctuneError(
-            "the network cannot be published", where=str(home), why=error.strerror or str(error)
-        ) from error
+            "the network cannot be published", where=str(home), why=error.strerror or str(error),
+            fix="See that the folder can be written to and has space; the records are stored, and "
+            "the next night publishes the network.",
+        ) from error  # fmt: skip
     return Published(network, number, goal, goal / f"{network}.net", report, True)
 
 
 def rollback(
     folder: str | Path, network: str, to: int | None = None
-) -> tuple[Published, Published]:
+) -> tuple[Published | None, Published]:
     """Make the version before the current one current (or number `to`); returns (from, to).
 
     Raises NoctuneError if there is no such version.
     """
     found = versions(folder, network)
+    home = Path(folder) / network
     if not found:
         raise NoctuneError(f"'{network}' was never published", where=str(folder))
-    here = next((i for i, v in enumerate(found) if v.is_current), len(found) - 1)
+    _check_link(home)
+    here = next((i for i, v in enumerate(found) if v.is_current), None)
     if to is None:
-        if here == 0:
-            raise NoctuneError(
-                "there is no older version", where=f"{folder}/{network}",
-                fix="`noctune rollback NETWORK --list` shows what there is.",
-            )  # fmt: skip
-        goal = found[here - 1]
+        goal = _before(found, here, home)
     else:
         named = [v for v in found if v.number == to]
         if not named:
             known = ", ".join(str(v.number) for v in found)
             raise NoctuneError(
-                f"there is no version {to}", where=f"{folder}/{network}", fix=f"There are: {known}."
+                f"there is no version {to}", where=str(home), fix=f"There are: {known}."
             )
         goal = named[0]
     if not goal.file.is_file():
-        raise NoctuneError("the version's file is missing", where=str(goal.file))
-    _point(Path(folder) / network, goal.folder.name)
-    return found[here], goal
+        raise NoctuneError(
+            "the version's file is missing", where=str(goal.file),
+            fix="Name another version with --to N; --list shows them.",
+        )  # fmt: skip
+    _point(home, goal.folder.name)
+    return None if here is None else found[here], goal
+
+
+def _before(found: tuple[Published, ...], here: int | None, home: Path) -> Published:
+    if here is None:
+        raise NoctuneError(
+            "no version is current", where=str(home / "current"), why="there is no such link",
+            fix=f"--to {found[-1].number} makes the newest version current.",
+        )  # fmt: skip
+    if here == 0:
+        raise NoctuneError(
+            "there is no older version", where=str(home),
+            fix="`noctune rollback NETWORK --list` shows what there is.",
+        )  # fmt: skip
+    return found[here - 1]
 
 
 def _place(home: Path, name: str, network: str, file: Path, report: Mapping[str, Any]) -> Path:
@@ -134,7 +186,19 @@ def _point(home: Path, name: str) -> None:
     temporary = home / f".current-{os.getpid()}"
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(Path("versions") / name)
-    os.replace(temporary, home / "current")
+    try:
+        os.replace(temporary, home / "current")
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _check_link(home: Path) -> None:
+    path = home / "current"
+    if path.is_dir() and not path.is_symlink():
+        raise NoctuneError(
+            "this is a folder, not a link to a version", where=str(path),
+            fix="Move it away, then run again.",
+        )  # fmt: skip
 
 
 def _prune(home: Path, keep: int) -> None:
@@ -149,7 +213,8 @@ def sweep(home: Path) -> None:
     for path in (home / "versions").glob(".*"):
         shutil.rmtree(path, ignore_errors=True)
     for path in home.glob(".current-*"):
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.unlink()
 
 
 def _version_folders(home: Path) -> list[Path]:

@@ -40,9 +40,11 @@ def run(args: argparse.Namespace) -> int:
         return _list(args, found)
     before, after = rollback(args.folder, args.network, args.to)
     if args.json:
-        print(json.dumps({"from": before.number, "to": after.number, "file": str(after.file)}))
+        number = before.number if before else None
+        print(json.dumps({"from": number, "to": after.number, "file": str(after.file)}))
     else:
-        print(f"{args.network}: version {after.number} is current again (was {before.number})")
+        was = f"was {before.number}" if before else "there was none"
+        print(f"{args.network}: version {after.number} is current again ({was})")
         print(f"  {after.file}")
     return 0
 
