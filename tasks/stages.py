@@ -7,6 +7,7 @@ None caches or persists its result: the database is the only memory.  Live objec
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar
 
 from prefect import task
@@ -17,7 +18,11 @@ from prefect.tasks import Task
 from engine.errors import NoctuneError, StoreError
 from engine.search import Choice
 from tasks import building, evaluation, night, selection, upkeep
+from tasks.logs import one_line_errors
+from tasks.networks import distinct_names
 from tasks.session import RoundOutcome, TuningSession
+
+one_line_errors()
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,9 +41,16 @@ def worth_retrying(_task: Any, _run: TaskRun, state: State[Any]) -> bool:
     return False
 
 
-def load_network(session: TuningSession, model: str, options: Mapping[str, Any]) -> str:
-    """Load one network into the session; returns its name."""
-    return session.load(model, **options).name
+def load_network(
+    session: TuningSession, model: str, options: Mapping[str, Any], name: str = ""
+) -> str:
+    """Load one network into the session, under another `name` if one is given; returns its name."""
+    network = session.load(model, **options)
+    if name:
+        network = replace(session.networks.pop(), name=name)
+        distinct_names([*session.networks, network])
+        session.networks.append(network)
+    return network.name
 
 
 def prepare(session: TuningSession) -> int:

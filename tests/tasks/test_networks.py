@@ -11,7 +11,7 @@ import pytest
 from engine.errors import ModelError
 from engine.target import host
 from engine.zoo import build
-from tasks.finding import find_models
+from tasks.finding import find_models, network_names
 from tasks.networks import (
     check_model,
     distinct_names,
@@ -96,3 +96,25 @@ def test_folders_and_globs(tmp_path: Path) -> None:
     )  # fmt: skip
     with pytest.raises(ModelError, match="no models are found"):
         find_models([f"{tmp_path}/*.pb"])
+
+
+def test_globs_give_models_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.onnx", "noctune.sqlite", "sub/c.onnx", "sub/c.net", "other.pb"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text("x")
+    assert find_models(["**"]) == ("a.onnx", "sub/c.onnx")
+    assert find_models(["other.pb", "./a.onnx", "a.onnx"]) == ("other.pb", "./a.onnx")
+    for text in ("", " "):
+        with pytest.raises(ModelError, match="an empty name is no model"):
+            find_models(["a.onnx", text])
+
+
+def test_folders_tell_files_of_one_name_apart() -> None:
+    assert network_names(["a/model.onnx", "b/model.onnx", "c/net.onnx", "mlp"]) == {
+        "a/model.onnx": "a-model", "b/model.onnx": "b-model", "c/net.onnx": "net", "mlp": "mlp",
+    }  # fmt: skip
+    deep = network_names(["x/a/m.onnx", "y/a/m.onnx", "b/m.onnx"])
+    assert list(deep.values()) == ["x-a-m", "y-a-m", "b-m"]
+    assert network_names(["sub/mlp.onnx", "mlp"]) == {"sub/mlp.onnx": "sub-mlp", "mlp": "mlp"}
+    assert network_names(["squeezenet_v1.1"]) == {"squeezenet_v1.1": "squeezenet_v1.1"}
