@@ -1,8 +1,8 @@
-"""What the deployments need on a Prefect server, created if it is not there.
+"""What the deployments need on a Prefect server, created or changed where it is not there.
 
-In: names and a time-out.  Out: lines that say what was made.  A worker that is killed by SIGTERM
-leaves its run "Running" for ever; flow runs send heartbeats, and an automation marks those as
-crashed that fall silent, so that the next night is not blocked.
+In: names and a time-out.  Out: lines that say what was made or changed.  A worker that is killed by
+SIGTERM leaves its run "Running" for ever; flow runs send heartbeats, and an automation marks those
+as crashed that fall silent, so that the next night is not blocked.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ AUTOMATION = "noctune: end runs that fell silent"
 
 def set_up(pool: str, queues: list[str], silent_after: int) -> list[str]:
     """Work pool of the type process with one run at a time, queues, the automation."""
+    for kind, name in (("pool", pool), *(("queue", queue) for queue in queues)):
+        _check_name(kind, name)
     try:
         return asyncio.run(_set_up(pool, queues, silent_after))
     except NoctuneError:
@@ -43,18 +45,32 @@ async def _set_up(pool: str, queues: list[str], silent_after: int) -> list[str]:
     return lines
 
 
+def _check_name(kind: str, name: str) -> None:
+    if not name.strip() or set(name) & set("/%&<>"):
+        raise NoctuneError(
+            f"'{name}' cannot be the name of a work {kind}",
+            why="it is empty, or has one of / % & < >",
+            fix=f"Give another with --{kind}.",
+        )
+
+
 async def _pool(client: PrefectClient, name: str) -> str:
     from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.exceptions import ObjectNotFound
 
     try:
-        await client.read_work_pool(name)
-        return f"work pool {name}: there already"
+        found = await client.read_work_pool(name)
     except ObjectNotFound:
         await client.create_work_pool(
             WorkPoolCreate(name=name, type="process", concurrency_limit=1)
         )
         return f"work pool {name}: made (process, one run at a time)"
+    if found.type != "process":
+        raise NoctuneError(
+            f"the work pool '{name}' is there already and of the type {found.type}",
+            fix="Name another with --pool, or delete it: the runs need one of the type process.",
+        )
+    return f"work pool {name}: there already"
 
 
 async def _queue(client: PrefectClient, pool: str, name: str) -> str:
@@ -71,8 +87,6 @@ async def _automation(client: PrefectClient, silent_after: int) -> str:
     from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
     from prefect.events.schemas.events import ResourceSpecification
 
-    if await client.read_automations_by_name(AUTOMATION):
-        return f"automation '{AUTOMATION}': there already"
     trigger = EventTrigger(
         after={"prefect.flow-run.heartbeat"},
         expect={"prefect.flow-run.*"},
@@ -88,7 +102,14 @@ async def _automation(client: PrefectClient, silent_after: int) -> str:
         message=f"no heartbeat for {silent_after} seconds",
         force=False,
     )
-    await client.create_automation(
-        AutomationCore(name=AUTOMATION, trigger=trigger, actions=[action])
-    )
-    return f"automation '{AUTOMATION}': made"
+    wanted = AutomationCore(name=AUTOMATION, trigger=trigger, actions=[action])
+    found = await client.read_automations_by_name(AUTOMATION)
+    if not found:
+        await client.create_automation(wanted)
+        return f"automation '{AUTOMATION}': made"
+    before = getattr(found[0].trigger, "within", None)
+    if before == trigger.within:
+        return f"automation '{AUTOMATION}': there already"
+    await client.update_automation(found[0].id, wanted)
+    was = f" from {before.total_seconds():g}" if isinstance(before, timedelta) else ""
+    return f"automation '{AUTOMATION}': changed{was} to {silent_after} seconds"
