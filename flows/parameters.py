@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from engine.errors import NoctuneError
 from flows.options import DEFAULT_DB
 
 
@@ -23,8 +24,29 @@ PeerName = Literal["onnxruntime", "openvino"]
 Shape = Annotated[list[Annotated[int, Field(ge=1)]], Field(description="Dimensions")]
 
 
+_FIRST = ("models", "model", "path", "seconds", "trials", "folder", "output")
+"""What a form asks for first."""
+
+
+def _ordered(schema: dict[str, Any]) -> None:
+    """Prefect's form sorts the fields by their `position`."""
+    first = [name for name in _FIRST if name in schema["properties"]]
+    for position, name in enumerate(dict.fromkeys([*first, *schema["properties"]])):
+        schema["properties"][name]["position"] = position
+
+
+def refusal(error: Exception) -> NoctuneError | None:
+    """What a user is told of parameters that are not allowed, None of any other error."""
+    if not isinstance(error, ValidationError) or not error.title.endswith("Parameters"):
+        return None
+    first = error.errors(include_url=False)[0]
+    name, why = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    what = f"the parameter '{name}' is not allowed" if name else "the parameters are not allowed"
+    return NoctuneError(what, why=why, fix="The command's --help says what is.")
+
+
 class _Parameters(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_ordered)
 
     db: str = Field(
         default=DEFAULT_DB,
@@ -145,10 +167,11 @@ class NightlyParameters(_WithModels):
         description="Folders, globs, ONNX files or names of built-in networks",
     )
     seconds: float | None = Field(
-        default=None,
+        default=4 * 3600,
         gt=0,
         title="Window",
-        description="Seconds within which all is done, compiling and checking too",
+        description="Seconds within which all is done, compiling and checking too; four hours "
+        "unless it is given. May be empty if there is a number of trials",
     )
     trials: int | None = Field(
         default=None, ge=1, title="Trials", description="New trials of this night, at most"

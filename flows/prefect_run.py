@@ -35,8 +35,8 @@ def run_flow(
     """Call `command(args)` with Prefect ready and progress on the terminal.
 
     While a temporary server starts the module of the `flow` is imported and `check(args)` is
-    called: what it raises ends the command at once.  With `stops` the first Ctrl-C only asks the
-    flow to stop.
+    called: what it raises ends the command at once, and so does Ctrl-C.  With `stops` the first
+    Ctrl-C after that only asks the flow to stop.
     """
 
     def meanwhile() -> None:
@@ -50,22 +50,32 @@ def run_flow(
         tell(args, "Starting Prefect's temporary server ...")
     progress = terminal_progress(json=getattr(args, "json", False), log_json=log_json)
     with ExitStack() as stack:
-        if stops:
-            last_words = json_line(ENDED.strip()) if log_json else ENDED
-            stack.enter_context(stoppable(progress.say, last_words))
         stack.enter_context(watching(progress))
         stack.enter_context(_warnings(log_json))
         stack.enter_context(prefect_server(meanwhile))
+        if stops:
+            last_words = json_line(ENDED.strip()) if log_json else ENDED
+            stack.enter_context(stoppable(progress.say, last_words))
         try:
             return command(args)
         except Exception as error:
-            if type(error).__module__.partition(".")[0] not in _PREFECT:
+            known = _known(error)
+            if known is None:
                 raise
-            raise NoctuneError(
-                "the Prefect server failed",
-                why=" ".join(str(error).split())[:300] or type(error).__name__,
-                fix="All finished rounds are stored; run the same command again.",
-            ) from error
+            raise known from error
+
+
+def _known(error: Exception) -> NoctuneError | None:
+    """What a user can do about an error of parameters or of the server, None for others."""
+    from flows.parameters import refusal
+
+    if type(error).__module__.partition(".")[0] in _PREFECT:
+        return NoctuneError(
+            "the Prefect server failed",
+            why=" ".join(str(error).split())[:300] or type(error).__name__,
+            fix="All finished rounds are stored; run the same command again.",
+        )
+    return refusal(error)
 
 
 @contextmanager

@@ -51,5 +51,24 @@ def test_every_parameter_is_documented(model: type[BaseModel]) -> None:
 
 
 def test_a_night_needs_an_end() -> None:
+    assert parameters.NightlyParameters(models=["m"]).seconds == 4 * 3600, "the form's default"
     with pytest.raises(ValidationError, match="a night needs"):
-        parameters.NightlyParameters(models=["m"])
+        parameters.NightlyParameters(models=["m"], seconds=None)
+
+
+def test_the_form_asks_for_networks_and_window_first() -> None:
+    fields = parameters.NightlyParameters.model_json_schema()["properties"]
+    order = sorted(fields, key=lambda name: fields[name]["position"])
+    assert order[:4] == ["models", "seconds", "trials", "folder"]
+    assert sorted(f["position"] for f in fields.values()) == list(range(len(fields)))
+
+
+def test_parameters_that_are_refused_are_named() -> None:
+    with pytest.raises(ValidationError) as caught:
+        parameters.NightlyParameters(models=["m"], folder="")
+    found = str(parameters.refusal(caught.value))
+    assert "'folder'" in found and "at least 1 character" in found and "--help" in found
+    assert parameters.refusal(ValueError("another")) is None
+    with pytest.raises(ValidationError) as caught:
+        parameters.NightlyParameters(models=["m"], seconds=None)
+    assert "(a night needs a window" in str(parameters.refusal(caught.value))

@@ -6,11 +6,17 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+import flows.prefect_run
 from flows.interrupts import INTERRUPTED, stop_event, stoppable
+from flows.prefect_run import run_flow
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -62,6 +68,20 @@ def test_first_sets_the_event_and_says_so() -> None:
     assert len(said) == 1 and "again to end at once" in said[0]
     assert signal.getsignal(signal.SIGINT) is before
     assert not stop_event().is_set()
+
+
+def test_before_the_flow_begins_the_first_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing yet that could stop in good order."""
+
+    @contextmanager
+    def starting(_meanwhile: object) -> Iterator[None]:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+        yield
+
+    monkeypatch.setattr(flows.prefect_run, "prefect_server", starting)
+    with pytest.raises(KeyboardInterrupt):
+        run_flow(Namespace(), lambda _: pytest.fail("it began"), flow="tune", stops=True)
 
 
 def test_second_ends_at_once() -> None:
