@@ -13,11 +13,11 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
 from engine.errors import NoctuneError
 from flows.json_lines import tell
+from flows.text import noctune_version
 
 COMMANDS: dict[str, str] = {
     "zoo": "list the built-in networks, or write one as ONNX",
@@ -129,7 +129,7 @@ def _without_command(arguments: list[str]) -> int:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"noctune {_version()}")
+    parser.add_argument("--version", action="version", version=f"noctune {noctune_version()}")
     parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
     args, _ = parser.parse_known_args(arguments)
     if args.command is None:
@@ -140,13 +140,6 @@ def _without_command(arguments: list[str]) -> int:
     near = get_close_matches(args.command, COMMANDS, n=1)
     hint = f" Did you mean '{near[0]}'?" if near else " `noctune --help` lists the commands."
     return _fail(f"unknown command '{args.command}'.{hint}", 2)
-
-
-def _version() -> str:
-    try:
-        return version("noctune")
-    except PackageNotFoundError:
-        return "(not installed)"
 
 
 if __name__ == "__main__":

@@ -7,11 +7,12 @@ show.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.plots import plots_markdown
 from flows.progress import HEADERS, Snapshot, table_cells, totals
-from flows.text import clock, markdown, milliseconds
+from flows.text import clock, literal, markdown, milliseconds
 
 if TYPE_CHECKING:
     from db.values import RoundInfo
@@ -25,20 +26,28 @@ RESULT_HEADERS = (
 _SHOWN = len(RESULT_HEADERS) - 2
 """Columns that fit into an artifact; the reasons stand below, the estimates with the tasks."""
 
+_NOISE = 0.02
+"""Times that differ by less are called the same."""
+
+_ENGINES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
+
 
 def result_cells(result: NightResult) -> tuple[str, ...]:
     """One network's row."""
     timing = result.timing
     mine = timing.get("noctune", {}).get("median_ms")
     unchanged = str(result.outcome) == "unchanged"
-    peers = [f"{ratio:.2f}x {name}" for name, ratio in timing.get("ratio", {}).items()]
+    peers = [
+        f"{ratio:.2f}x as fast as {_ENGINES.get(name, name)}"
+        for name, ratio in timing.get("ratio", {}).items()
+    ]
     return (
         result.network,
         str(result.outcome),
         _number(mine),
         "same file" if unchanged else _compared(timing.get("published_ratio")),
         ", ".join(peers) or "-",
-        _number(result.last_night_ms),
+        _beside_last(result.last_night_ms, mine),
         milliseconds(result.estimated),
         result.reason,
     )
@@ -55,10 +64,24 @@ def _number(value: float | None) -> str:
 
 def _compared(ratio: Any) -> str:
     """ "1.08x (better)": our speed against the published network's, timed in the same run."""
-    if not isinstance(ratio, float):
-        return "-"
-    word = "better" if ratio > 1.02 else "worse" if ratio < 0.98 else "same"
-    return f"{ratio:.2f}x ({word})"
+    return f"{ratio:.2f}x ({_word(ratio)})" if isinstance(ratio, float) else "-"
+
+
+def _beside_last(last: float | None, mine: float | None) -> str:
+    """ "1.900 (now better)": another run's time is told, and no ratio of two runs."""
+    if last is None or mine is None:
+        return _number(last)
+    return f"{last:.3f} (now {_word(last / mine)})"
+
+
+def _word(ratio: float) -> str:
+    return "better" if ratio > 1 + _NOISE else "worse" if ratio < 1 - _NOISE else "same"
+
+
+def largest_error(result: NightResult) -> str:
+    """The verification's, "-" without one."""
+    error = result.verification.get("max_rel_error")
+    return "-" if error is None else f"{error:.1e}"
 
 
 def headline(report: NightReport) -> str:
@@ -70,27 +93,52 @@ def headline(report: NightReport) -> str:
     return f"{parts}; {report.trials} trials in {clock(report.seconds)}"
 
 
+def notice(report: NightReport, earlier: str) -> str:
+    """What is to be known before anything else; "" for a night that was complete."""
+    if report.complete:
+        return ""
+    what = "was interrupted" if report.interrupted else "came to no network"
+    return f"This night {what}." + (" The last complete report:" if earlier else "")
+
+
 def night_markdown(
-    report: NightReport, last: Snapshot | None, rounds: Sequence[RoundInfo], title: str
+    report: NightReport,
+    last: Snapshot | None,
+    rounds: Sequence[RoundInfo],
+    title: str,
+    earlier: str = "",
 ) -> str:
-    """Networks, failures with their next steps, links to the files, plots, the task table."""
-    lines = [f"# {title}", "", headline(report), ""]
+    """Networks, failures with their next steps, the files, plots, the task table.
+
+    `earlier` is the path of the last complete report, if this one is not.
+    """
+    lines = [f"# {title}", ""]
+    if not report.complete:
+        lines += [f"**{notice(report, earlier)}** {literal(earlier)}", ""]
+    lines += [headline(report), "", literal(report.about), ""]
     rows = [result_cells(r)[:_SHOWN] for r in report.results]
     lines += [markdown(RESULT_HEADERS[:_SHOWN], rows), ""]
-    failed = report.failed
-    others = [r for r in report.results if r not in failed]
-    lines += [f"- **{r.network}** {r.outcome}: {sentence(r.reason)} {r.next_step}" for r in others]
-    lines.append("")
-    if failed:
-        lines += ["## Failures", ""]
-        lines += [f"- **{r.network}**: {sentence(r.reason)} {r.next_step}" for r in failed]
-        lines.append("")
+    others = [r for r in report.results if r not in report.failed]
+    lines += [_line(r, f" {r.outcome}{_verified(r)}") for r in others] + [""]
+    if report.failed:
+        lines += ["## Failures", "", *(_line(r, "") for r in report.failed), ""]
     files = [r for r in report.results if r.file]
     if files:
-        lines += ["## Published files", ""]
-        lines += [f"- {r.network}: `{r.file}`" for r in files] + [""]
+        lines += [f"## Published files on {literal(report.about.partition(':')[0] or 'disk')}", ""]
+        lines += [f"- {literal(r.network)}: {literal(Path(r.file).absolute())}" for r in files]
+        lines.append("")
     if last is not None:
         lines += [plots_markdown(rounds, last), ""]
-        lines += ["## Search tasks", "", *(f"- {line}" for line in totals(last)), ""]
+        lines += ["## Search tasks", "", *(f"- {literal(line)}" for line in totals(last)), ""]
         lines.append(markdown(HEADERS, table_cells(last.rows)))
     return "\n".join(lines)
+
+
+def _line(result: NightResult, what: str) -> str:
+    why = f"{sentence(result.reason)} {result.next_step}".strip()
+    return f"- **{literal(result.network)}**{what}: {literal(why)}"
+
+
+def _verified(result: NightResult) -> str:
+    error = largest_error(result)
+    return "" if error == "-" else f", largest error {error}"

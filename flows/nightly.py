@@ -2,7 +2,7 @@
 
 In: models, a window or a number of trials, a folder.  Out: published networks, a report.  All
 search tasks of all networks share the time; one broken model never stops the others; a network
-replaces the published one only if it is verified and not slower beside it in the same run.
+replaces the published one only if it is verified and at least as fast beside it in the same run.
 """
 
 from __future__ import annotations
@@ -18,21 +18,23 @@ from prefect.runtime import flow_run
 
 from db.store import open_store
 from db.values import RoundInfo
-from engine.errors import NoctuneError
+from engine.errors import ModelError, NoctuneError, StoreError
 from engine.measure.folders import Scratch
 from flows.budget import Budget, Window
-from flows.html_report import write_report
+from flows.html_report import last_complete, write_report
 from flows.interrupts import insisting_on_termination, stop_event
 from flows.night_report import night_markdown
 from flows.parameters import NightlyParameters, run_parameters
 from flows.progress import Progress, Snapshot, watcher
 from flows.report import artifact_key, publish
+from flows.text import noctune_version
 from flows.tune import tune_session
-from tasks.finding import find_models
-from tasks.machine import night_lock
-from tasks.night import Candidate, NightResult, Outcome
+from tasks.finding import find_models, network_names
+from tasks.machine import machine_info, night_lock
+from tasks.networks import is_builtin
+from tasks.night import Candidate, NightResult, Outcome, measured_last
 from tasks.peers import is_installed
-from tasks.publishing import current
+from tasks.publishing import check_folder, check_name, current
 from tasks.session import SessionOptions, TuningSession
 from tasks.stages import (
     bench_task,
@@ -55,7 +57,7 @@ AT_LEAST = 2.0
 
 @dataclass(frozen=True, slots=True)
 class NightReport:
-    """What a night brought; `report` is the path of the HTML file."""
+    """What a night brought; `report` is the path of the HTML file, `about` names the machine."""
 
     run_id: str
     results: tuple[NightResult, ...]
@@ -63,6 +65,12 @@ class NightReport:
     seconds: float
     interrupted: bool
     report: str
+    about: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether it was not interrupted and came to a network."""
+        return not self.interrupted and any(r.outcome is not Outcome.SKIPPED for r in self.results)
 
     @property
     def failed(self) -> tuple[NightResult, ...]:
@@ -79,6 +87,9 @@ def nightly_run_name() -> str:
 def nightly(job: NightlyParameters) -> NightReport:
     """Tune many networks in one window, then compile, verify, time and publish each."""
     window, progress = Window(job.seconds), watcher()
+    if stop_event().is_set():
+        return NightReport("", (), 0, 0.0, True, "")
+    check_folder(job.folder)
     with insisting_on_termination(), night_lock():
         options = SessionOptions(
             job.db, job.target, job.threads, job.seed, str(flow_run.id or ""), job.accuracy
@@ -90,6 +101,7 @@ def nightly(job: NightlyParameters) -> NightReport:
             names = {n.name: (n.source, n.content_hash) for n in session.networks}
             run_id, trials = session.run_id, session.new_trials
             estimates = session.estimates() if session.networks else {}
+            about = _about(session)
         results, longest = [*failures], AT_LEAST
         for name, (model, digest) in names.items():
             if session.stop.is_set() or window.left < longest:
@@ -105,23 +117,33 @@ def nightly(job: NightlyParameters) -> NightReport:
         if job.keep_records and window.left and not session.stop.is_set():
             distill_task(job.db, keep=job.keep_records, spread=job.keep_records * 7)
         stopped = session.stop.is_set()
-        report = NightReport(run_id, tuple(results), trials, window.used, stopped, "")
+        report = NightReport(run_id, tuple(results), trials, window.used, stopped, "", about)
         return _report(job, report, last, progress)
 
 
 def _load(session: TuningSession, job: NightlyParameters, progress: Progress) -> list[NightResult]:
     """Load every model that can be loaded; the others become failures."""
     failures = []
-    shapes = {name: tuple(shape) for name, shape in job.shapes.items()}
-    for model in find_models(job.models):
+    options = {"shapes": {k: tuple(v) for k, v in job.shapes.items()}, "batch": job.batch}
+    for model, name in network_names(find_models(job.models)).items():
         try:
-            name = load_network_task(session, model, {"shapes": shapes, "batch": job.batch})
-            progress.say(f"Loaded {name}")
+            check_name(name)
+            alias = "" if is_builtin(model) else name
+            progress.say(f"Loaded {load_network_task(session, model, options, alias)}")
         except Exception as error:
-            found = _failure(Path(model).stem, model, error)
+            found = _failure(name, model, error)
             progress.say(f"{model}: left out: {found.reason}")
             failures.append(found)
     return failures
+
+
+def _about(session: TuningSession) -> str:
+    """ "host: CPU, 8 cores; target host, 8 threads; noctune 0.1.0"."""
+    machine = machine_info(session.target)
+    return (
+        f"{machine.hostname}: {machine.cpu_model}, {machine.cores} cores; "
+        f"target {session.target.name}, {session.threads} threads; noctune {noctune_version()}"
+    )
 
 
 def _tune(
@@ -182,10 +204,11 @@ def _settle(
         threads=built.threads, repeat=job.repeat, min_repeat_ms=job.min_repeat_ms,
         published=str(old.file) if old and old.file.is_file() else None,
     )  # fmt: skip
+    before = measured_last(job.db, name, timing["threads"])
     candidate = Candidate(name, file, built.file_hash, digest, timing, checked)
     found = settle_task(candidate, job.folder, job.keep_versions, model, estimated)
     note_night_task(job.db, found, built, run_id)
-    return found
+    return replace(found, last_night_ms=before)
 
 
 def _skipped(name: str, model: str, why: str) -> NightResult:
@@ -194,13 +217,15 @@ def _skipped(name: str, model: str, why: str) -> NightResult:
 
 
 def _failure(name: str, model: str, error: Exception) -> NightResult:
-    reason = " ".join(str(error).split()) or type(error).__name__
+    """What went wrong, and what to do about it."""
     if isinstance(error, NoctuneError):
-        step = "Mend or remove the model; the others are not affected."
+        reason = str(NoctuneError(error.what, where=error.where, why=error.why))
+        mend = "Mend or remove the model; the others are not affected."
+        step = error.fix or (mend if isinstance(error, ModelError) else "The next run tries again.")
     else:
-        reason = f"unexpected {type(error).__name__}: {reason}"
+        reason = f"unexpected {type(error).__name__}: {error}"
         step = "See the task run's log; the others are not affected."
-    return NightResult(name, Outcome.FAILED, reason[:500], model, next_step=step)
+    return NightResult(name, Outcome.FAILED, " ".join(reason.split())[:500], model, next_step=step)
 
 
 def _report(
@@ -209,12 +234,16 @@ def _report(
     """The artifact and the HTML file; neither may end the night."""
     title = f"Night of {time.strftime('%Y-%m-%d')}"
     rounds: Sequence[RoundInfo] = ()
-    if report.run_id:
-        with open_store(job.db) as store:
-            rounds = store.rounds(report.run_id)
-    publish(artifact_key("nightly"), night_markdown(report, last, rounds, title), title)
     try:
-        path = write_report(job.folder, report, last, rounds, title)
+        if report.run_id:
+            with open_store(job.db) as store:
+                rounds = store.rounds(report.run_id)
+    except StoreError as error:
+        progress.say(f"The report has no plot of the latencies: {error}")
+    earlier = "" if report.complete else last_complete(job.folder)
+    publish(artifact_key("nightly"), night_markdown(report, last, rounds, title, earlier), title)
+    try:
+        path = write_report(job.folder, report, last, rounds, title, earlier)
     except (OSError, NoctuneError) as error:
         progress.say(f"The report could not be written: {error}")
         return report

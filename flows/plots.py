@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from flows.text import milliseconds
+
 if TYPE_CHECKING:
     from db.values import RoundInfo
     from flows.progress import Snapshot
@@ -43,9 +45,12 @@ def line_plot(
             if not math.isfinite(y):
                 continue
             px, py = _x(x, x_high), _y(y, y_high)
-            path += f"M{px:.1f},{py:.1f}" if before is None else f"H{px:.1f}V{py:.1f}"
+            path += f"M{px:.1f},{py:.1f}h0" if before is None else f"H{px:.1f}V{py:.1f}"
             before = y
-        parts.append(f"<path d='{path}' fill='none' stroke='{colour}' stroke-width='2'/>")
+        parts.append(
+            f"<path d='{path}' fill='none' stroke='{colour}' stroke-width='2' "
+            "stroke-linecap='round'/>"
+        )
     return _svg([*parts, *_legend([name for name, _ in series])], HEIGHT)
 
 
@@ -92,23 +97,26 @@ def bar_plot(bars: Sequence[tuple[str, float]], title: str, unit: str) -> str:
 
 
 def latency_plot(rounds: Sequence[RoundInfo]) -> str:
-    """Each network's estimated latency against the time since the first round."""
+    """Each network's estimated latency in percent of its first one, against the time since the
+    first round: big and small networks share the axis."""
     if not rounds:
         return ""
     began = rounds[0].started
-    names = sorted({name for r in rounds for name in r.estimates})
-    series = [
-        (
-            name,
-            [
-                ((r.finished - began) / 60, r.estimates[name] * 1e3)
-                for r in rounds
-                if name in r.estimates
-            ],
-        )
-        for name in names
-    ]
-    return line_plot(series, "Estimated latency", "minutes", "ms")
+    unit, length = _time_unit(rounds[-1].finished - began)
+    series = []
+    for name in sorted({name for r in rounds for name in r.estimates}):
+        points = [(r.finished - began, r.estimates[name]) for r in rounds if name in r.estimates]
+        first, last = points[0][1], points[-1][1]
+        label = f"{name} {milliseconds(last)} ms"
+        series.append((label, [(x / length, 100 * y / first) for x, y in points]))
+    return line_plot(series, "Estimated latency", unit, "% of the first estimate")
+
+
+def _time_unit(seconds: float) -> tuple[str, float]:
+    """The unit in which so long a time is told, and its seconds."""
+    if seconds < 120:
+        return "seconds", 1.0
+    return ("minutes", 60.0) if seconds < 7200 else ("hours", 3600.0)
 
 
 def allocation_plot(last: Snapshot) -> str:

@@ -120,9 +120,12 @@ def totals(now: Snapshot) -> list[str]:
     """The lines under the table."""
     lines = []
     for name, (seconds, untuned) in now.estimates.items():
+        if seconds is None:
+            lines.append(f"Estimated latency of {name}: none, no search task has a record yet")
+            continue
         more = f" (without {untuned} search tasks that have no record yet)" if untuned else ""
         lines.append(f"Estimated latency of {name}: {milliseconds(seconds)} ms{more}")
-    if len(now.estimates) > 1:
+    if len(now.estimates) > 1 and now.total is not None:
         lines.append(f"Estimated total latency: {milliseconds(now.total)} ms")
     parts = [
         f"Trials: {now.trials}" + _known(now),

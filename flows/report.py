@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from flows.progress import HEADERS, Snapshot, table_cells, totals
-from flows.text import clock, markdown
+from flows.text import clock, literal, markdown, milliseconds
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -31,7 +31,7 @@ def artifact_key(*parts: str) -> str:
 
 def tuning_markdown(now: Snapshot, title: str) -> str:
     """The task table and the totals."""
-    lines = [f"# {title}", "", *(f"- {line}" for line in totals(now)), ""]
+    lines = [f"# {literal(title)}", "", *(f"- {literal(line)}" for line in totals(now)), ""]
     lines.append(markdown(HEADERS, table_cells(now.rows)))
     return "\n".join(lines)
 
@@ -50,7 +50,7 @@ def evaluation_markdown(
     timing: Mapping[str, Any], verification: Mapping[str, Any], title: str
 ) -> str:
     """Times beside the peers, and whether the outputs agree (if they were verified)."""
-    lines = [f"# {title}", ""]
+    lines = [f"# {literal(title)}", ""]
     if verification:
         verdict = "agree with" if verification["ok"] else "**differ from**"
         lines.append(
@@ -93,8 +93,7 @@ class ProgressBar:
         if share is None or (share < 1 and time.monotonic() - self._last < self._every):
             return
         self._last = time.monotonic()
-        text = f"{self._description}: {', '.join(totals(now)[:2])}, {clock(now.time_left)} left"
-        self._write(round(share * 100, 1), text)
+        self._write(round(share * 100, 1), f"{self._description}: {progress_text(now)}")
 
     def _write(self, percent: float, text: str) -> None:
         from prefect.artifacts import create_progress_artifact, update_progress_artifact
@@ -107,6 +106,12 @@ class ProgressBar:
                 update_progress_artifact(self._id, percent, description=text)
         except Exception as error:
             log.warning("the progress bar %s could not be renewed: %s", self._key, error)
+
+
+def progress_text(now: Snapshot) -> str:
+    """ "estimated 1.234 ms, 48 trials, 2:05 left"."""
+    estimate = "no estimate yet" if now.total is None else f"estimated {milliseconds(now.total)} ms"
+    return f"{estimate}, {now.trials} trials, {clock(now.time_left)} left"
 
 
 def _share(now: Snapshot) -> float | None:

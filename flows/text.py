@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
+from html import escape
+from importlib.metadata import PackageNotFoundError, version
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]], left: int = 1) -> str:
@@ -46,9 +49,24 @@ def dims(shape: Sequence[int] | None) -> str:
     return "x".join(map(str, shape)) if shape else "-"
 
 
+def literal(text: object) -> str:
+    """The text so that markdown and HTML in it show as they are.
+
+    "a|b *x* <b>" --> "a\\|b \\*x\\* &lt;b&gt;"
+    """
+    return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", escape(str(text), quote=False))
+
+
 def markdown(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A markdown table."""
     lines = ["| " + " | ".join(headers) + " |", "|" + "---|" * len(headers)]
-    for row in rows:
-        lines.append("| " + " | ".join(str(c).replace("|", "\\|") for c in row) + " |")
+    lines += ["| " + " | ".join(map(literal, row)) + " |" for row in rows]
     return "\n".join(lines)
+
+
+def noctune_version() -> str:
+    """ "0.1.0"."""
+    try:
+        return version("noctune")
+    except PackageNotFoundError:
+        return "(not installed)"

@@ -2,7 +2,7 @@
 
 Models are folders, globs, ONNX files or built-in names.  All their search tasks share the time; a
 broken model is left out and named.  A network replaces the published one only if its outputs are
-right and it is not slower beside it.  Exit code 1 if a network failed.
+right and it is at least as fast beside it.  Exit code 1 if a network failed.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
     from flows.prefect_run import run_flow
     from tasks.finding import find_models
     from tasks.peers import check_names
+    from tasks.publishing import check_folder
     from tasks.session import resolve_target
     from tasks.stores import check_store
 
@@ -61,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
     find_models(args.model)
     resolve_target(args.target)
     check_store(args.db)
+    check_folder(args.folder)
     return run_flow(args, _nightly, flow="nightly", stops=True)
 
 

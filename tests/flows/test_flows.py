@@ -209,6 +209,53 @@ def test_a_night_does_not_start_twice(model: str, db: str, tmp_path: Path) -> No
     assert not (tmp_path / "out").exists()
 
 
+def test_a_night_that_is_stopped_before_it_begins(model: str, db: str, tmp_path: Path) -> None:
+    """It takes no lock, so that it has nothing to say about who holds it."""
+    job = NightlyParameters(models=[model], trials=8, db=db, folder=str(tmp_path / "out"))
+    with night_lock(), stoppable(print) as event:
+        event.set()
+        found = nightly(job)
+    assert found.interrupted and not found.results and not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_nothing_can_be_published_in(model: str, db: str, tmp_path: Path) -> None:
+    """Found before any tuning."""
+    (tmp_path / "out").write_text("a file")
+    job = NightlyParameters(models=[model], trials=8, db=db, folder=str(tmp_path / "out"))
+    with pytest.raises(NoctuneError, match="nothing can be published in this folder"):
+        nightly(job)
+    assert not Path(db).exists()
+
+
+def test_a_folder_that_becomes_unusable_is_named(
+    model: str, db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = NightlyParameters(
+        models=[model], trials=4, db=db, threads=1, folder=str(tmp_path / "out"), repeat=1,
+        min_repeat_ms=2, against=[],
+    )  # fmt: skip
+    monkeypatch.setattr(flows.nightly, "check_folder", lambda _: (tmp_path / "out").write_text(""))
+    (found,) = nightly(job).results
+    assert found.outcome is Outcome.FAILED and f"{tmp_path}/out/Tiny_Net v1: " in found.reason
+    assert "See that the folder can be written to" in found.next_step
+
+
+def test_files_of_one_name_and_names_that_are_taken(db: str, tmp_path: Path) -> None:
+    for i, name in enumerate(("a/model.onnx", "b/model.onnx", "report.html.onnx")):
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        write_model(tmp_path / "in" / name, 8 + 8 * i)
+    job = NightlyParameters(
+        models=[str(tmp_path / "in")], trials=8, db=db, threads=1, folder=str(tmp_path / "out"),
+        repeat=1, min_repeat_ms=2, against=[],
+    )  # fmt: skip
+    found = nightly(job)
+    assert {r.network: r.outcome for r in found.results} == {
+        "report.html": Outcome.FAILED, "a-model": Outcome.PUBLISHED, "b-model": Outcome.PUBLISHED,
+    }  # fmt: skip
+    assert "Rename" in found.failed[0].next_step and (tmp_path / "out/report.html").is_file()
+    assert load(tmp_path / "out/b-model/current/b-model.net").outputs[0].shape[1] == 16
+
+
 class Clock:
     """Stands still unless it is told to go on."""
 
@@ -307,3 +354,27 @@ def test_setting_up_a_server_may_be_repeated() -> None:
     first = set_up("pool", ["zen4"], 90)
     assert len(first) == 3 and all("made" in line for line in first)
     assert all("there already" in line for line in set_up("pool", ["zen4"], 90))
+    *others, automation = set_up("pool", ["zen4"], 300)
+    assert all("there already" in line for line in others)
+    assert automation.endswith("changed from 90 to 300 seconds")
+    assert all("there already" in line for line in set_up("pool", ["zen4"], 300))
+
+
+def test_a_pool_of_another_type_is_refused() -> None:
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import WorkPoolCreate
+
+    from flows.prefect_setup import set_up
+
+    with get_client(sync_client=True) as client:
+        client.create_work_pool(WorkPoolCreate(name="docker", type="docker"))
+    with pytest.raises(NoctuneError, match="of the type docker"):
+        set_up("docker", [], 90)
+
+
+@pytest.mark.parametrize(("pool", "queues"), [("", []), ("x/y", []), ("pool", [" "]), ("50%", [])])
+def test_names_that_prefect_refuses(pool: str, queues: list[str]) -> None:
+    from flows.prefect_setup import set_up
+
+    with pytest.raises(NoctuneError, match=r"cannot be the name of a work (pool|queue)"):
+        set_up(pool, queues, 90)

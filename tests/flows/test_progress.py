@@ -55,7 +55,7 @@ def test_a_round_is_one_line() -> None:
 def test_totals_say_what_is_missing() -> None:
     text = "\n".join(totals(NOW))
     assert "Estimated latency of one: 2.000 ms (without 1 search tasks" in text
-    assert "Estimated latency of two: - ms" in text
+    assert "Estimated latency of two: none, no search task has a record yet" in text
     assert "Estimated total latency: 2.000 ms" in text
     assert "Trials: 48 (60 on record)" in text and "Next ID: 1 (why)" in text
 

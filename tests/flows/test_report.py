@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import re
+import time
+from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from db.values import RoundInfo
-from flows.html_report import report_html
+from flows.html_report import KEPT_REPORTS, last_complete, report_html, write_report
 from flows.night_report import night_markdown, result_cells
 from flows.nightly import NightReport
-from flows.plots import bar_plot, data_uri, line_plot
+from flows.plots import bar_plot, data_uri, latency_plot, line_plot
 from flows.progress import Snapshot
-from flows.report import artifact_key, evaluation_markdown, publish, tuning_markdown
+from flows.report import (
+    artifact_key,
+    evaluation_markdown,
+    progress_text,
+    publish,
+    tuning_markdown,
+)
+from flows.text import literal
 from tasks.night import NightResult, Outcome
 from tasks.table import TaskRow
 
@@ -77,20 +87,85 @@ def test_evaluation_report() -> None:
 def night() -> NightReport:
     results = (
         NightResult("good", Outcome.PUBLISHED, "1.250x as fast", "m.onnx", "out/good.net", TIMING,
-                    {"ok": True}, 0.0014, 1.9),
-        NightResult("bad", Outcome.FAILED, "this is not ONNX <b>", "bad.onnx",
+                    {"ok": True, "max_rel_error": 2e-6}, 0.0014, 1.9),
+        NightResult("b|a*d*", Outcome.FAILED, "this is not ONNX <b>", "bad.onnx",
                     next_step="Mend or remove the model."),
     )  # fmt: skip
-    return NightReport("run", results, 40, 3723.0, False, "")
+    return NightReport("run", results, 40, 3723.0, False, "", "box: CPU, 2 cores")
 
 
 def test_night_report_names_failures_and_next_steps() -> None:
     text = night_markdown(night(), snapshot(), [], "Night")
     assert "1 published, 1 failed; 40 trials in 1:02:03" in text
-    assert "1.25x (better)" in text and "2.00x onnxruntime" in text
-    assert "bad**: this is not ONNX <b>. Mend or remove the model." in text
-    assert "out/good.net" in text
-    assert "good** published: 1.250x as fast." in text, "reasons stand outside of the wide table"
+    assert "1.25x (better)" in text and "2.00x as fast as ONNX Runtime" in text
+    assert "1.900 (now better)" in text and "box: CPU, 2 cores" in text
+    assert r"b\|a\*d\***: this is not ONNX &lt;b&gt;. Mend or remove the model." in text
+    assert "## Published files on box" in text and str(Path("out/good.net").absolute()) in text
+    line = "good** published, largest error 2.0e-06: 1.250x as fast."
+    assert line in text, "reasons stand outside of the wide table"
+    assert "interrupted" not in text
+
+
+def test_names_show_as_they_are() -> None:
+    assert literal("a|b *x* `y` <b>") == r"a\|b \*x\* \`y\` &lt;b&gt;"
+    odd = replace(snapshot(), estimates={"*x*": (0.002, 0)})
+    assert r"latency of \*x\*: 2.000 ms" in tuning_markdown(odd, "<i>")
+    assert "# &lt;i&gt;" in tuning_markdown(odd, "<i>")
+
+
+def test_progress_says_each_thing_once() -> None:
+    assert progress_text(snapshot()) == "estimated 2.000 ms, 40 trials, 30 s left"
+    nothing = replace(snapshot(), estimates={"net": (None, 2)})
+    assert progress_text(nothing) == "no estimate yet, 40 trials, 30 s left"
+
+
+def test_an_interrupted_night_says_so_and_leads_to_the_last_complete_one(tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    skipped = NightResult("good", Outcome.SKIPPED, "stopped on request")
+    cut = replace(night(), results=(skipped,), interrupted=True)
+    assert last_complete(folder) == ""
+    first = write_report(folder, night(), None, [], "Night")
+    first = first.rename(tmp_path / "report-2026-01-01T020000.html")
+    assert last_complete(folder) == str(first)
+    write_report(folder, cut, None, [], "Night", last_complete(folder))
+    assert last_complete(folder) == str(first), "the new one is not complete"
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "This night was interrupted. The last complete report:" in page
+    assert f"<a href='{first.name}'>" in page
+    assert "came to no network" in report_html(
+        folder, replace(cut, interrupted=False), None, [], ""
+    )
+    text = night_markdown(cut, None, [], "Night", str(first))
+    assert "This night was interrupted" in text and first.name in text
+
+
+def test_old_reports_go_but_not_the_last_complete_one(tmp_path: Path) -> None:
+    for i in range(KEPT_REPORTS + 5):
+        (tmp_path / f"report-2026-01-{1 + i % 28:02d}T02{i:04d}.html").write_text("old")
+    (tmp_path / "report-of-mine.html").write_text("mine")
+    first = min(tmp_path.glob("report-2026*"))
+    new = write_report(str(tmp_path), night(), None, [], "Night", str(first))
+    left = sorted(tmp_path.glob("report-2026*")) + sorted(
+        tmp_path.glob(time.strftime("report-%Y*"))
+    )
+    assert len(set(left)) == KEPT_REPORTS + 1 and new.exists() and first.exists()
+    assert (tmp_path / "report-of-mine.html").exists() and (tmp_path / "report.html").exists()
+
+
+def test_latencies_are_relative_so_that_small_networks_are_seen() -> None:
+    rounds = [
+        RoundInfo(
+            "run", i, "[key]", {"big": 0.5, "small": 1e-5 / (i + 1)}, (), 9.0 * i, 9.0 * i + 8
+        )
+        for i in range(2)
+    ]
+    svg = latency_plot(rounds)
+    assert "% of the first estimate" in svg and ">seconds<" in svg
+    assert "small 0.0050 ms" in svg and "big 500.000 ms" in svg
+    ends = [float(v) for v in re.findall(r"V([\d.]+)' fill='none' stroke='#[^8]", svg)]
+    assert ends[1] - ends[0] > 50, "the small one falls to half of the axis"
+    hours = [replace(r, finished=r.finished * 1e4) for r in rounds]
+    assert ">hours<" in latency_plot(hours)
 
 
 def test_a_file_that_is_the_same_is_not_called_worse() -> None:
@@ -106,9 +181,12 @@ def test_html_report_is_one_sound_file() -> None:
         RoundInfo("run", i, "[key]", {"good": 0.002 / (i + 1)}, (), 10.0 * i, 10.0 * i + 9, 8, 8)
         for i in range(3)
     ]
-    page = report_html(night(), snapshot(), rounds, "Night")
+    page = report_html("out", night(), snapshot(), rounds, "Night")
     assert "this is not ONNX &lt;b&gt;" in page
-    assert not re.search(r"(src|href)=", page)
+    assert re.findall(r"(?:src|href)='(.*?)'", page) == ["good.net", "report.json"]
+    assert "<th class=n>median ms" in page and "<td class=n>1.500" in page
+    for part in ("box: CPU, 2 cores", "2.0e-06", "Trials: 40", "2.00x as fast as ONNX Runtime"):
+        assert part in page
     assert page.count("<svg") == page.count("</svg>") == 2
     for svg in re.findall(r"<svg.*?</svg>", page, re.S):
         ElementTree.fromstring(svg)
