@@ -38,12 +38,15 @@ _DATED = re.compile(r"report-\d{4}-\d\d-\d\dT\d{6}\.html")
 _COMPLETE = "<meta name='noctune-night' content='complete'>"
 _NUMBERS = {"median ms", "estimated ms", "largest error"} | set(HEADERS) - {"search task"}
 """Columns that are aligned to the right."""
+_WIDE = {"beside peers", "files", "why"}
+_HEADERS = (*RESULT_HEADERS[:-1], "largest error", "files", RESULT_HEADERS[-1])
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; color: #223; max-width: 72rem; margin: 2rem auto;
        padding: 0 1rem; }
 table { border-collapse: collapse; margin: 1rem 0; width: 100%; font-size: 14px; }
 th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #dde; }
 th.n, td.n { text-align: right; font-variant-numeric: tabular-nums; }
+th.w { min-width: 9rem; }
 p.notice { background: #fff3cd; padding: .5rem .8rem; }
 tr.failed td { background: #fdecea; } tr.published td { background: #edf7ef; }
 svg { max-width: 100%; height: auto; }
@@ -108,11 +111,8 @@ def report_html(
         link = _link(folder, earlier) if earlier else ""
         parts.append(f"<p class='notice'>{escape(notice(report, earlier))} {link}</p>")
     parts.append(f"<p>{escape(headline(report))}</p><p>{escape(report.about)}</p>")
-    rows = [
-        (str(r.outcome), (*_escaped((*result_cells(r), largest_error(r))), _files(folder, r)))
-        for r in report.results
-    ]
-    parts.append(_table((*RESULT_HEADERS, "largest error", "files"), rows))
+    rows = [(str(r.outcome), _cells(folder, r)) for r in report.results]
+    parts.append(_table(_HEADERS, rows))
     for head, found in (
         ("Failures", report.failed),
         ("Next steps", [r for r in report.results if r.next_step and r not in report.failed]),
@@ -128,8 +128,13 @@ def report_html(
     return "\n".join(parts) + "</html>\n"
 
 
+def _cells(folder: str, result: NightResult) -> list[str]:
+    *cells, why = _escaped(result_cells(result))
+    return [*cells, largest_error(result), _files(folder, result), why]
+
+
 def _item(result: NightResult) -> str:
-    why = f"{sentence(result.reason)} {result.next_step}"
+    why = f"{sentence(result.reason)} {sentence(result.next_step)}"
     return f"<li><b>{escape(result.network)}</b>: {escape(why)}</li>"
 
 
@@ -152,7 +157,7 @@ def _escaped(cells: Sequence[object]) -> list[str]:
 
 def _table(headers: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> str:
     """Rows are a class and cells in HTML."""
-    kinds = [" class=n" if header in _NUMBERS else "" for header in headers]
+    kinds = [" class=n" if h in _NUMBERS else " class=w" if h in _WIDE else "" for h in headers]
     head = "".join(f"<th{k}>{escape(h)}</th>" for k, h in zip(kinds, headers, strict=True))
     body = ""
     for kind, cells in rows:

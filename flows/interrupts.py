@@ -1,5 +1,5 @@
-"""Signals: the first Ctrl-C asks the flow to stop after what it is doing, the second ends at once;
-SIGTERM ends a flow by an exception that Prefect raises.
+"""Signals: the first Ctrl-C asks the flow to stop after what it is doing, the second ends at once,
+and so does one before the flow begins; SIGTERM ends a flow by an exception that Prefect raises.
 
 In: nothing.  Out: an event that flows look at between steps.  Records are committed round by round,
 so that even the second Ctrl-C loses no more than the round in progress.
@@ -29,6 +29,17 @@ _event: ContextVar[threading.Event | None] = ContextVar("noctune_stop", default=
 def stop_event() -> threading.Event:
     """The event of the command that runs, or one that nobody ever sets."""
     return _event.get() or threading.Event()
+
+
+@contextmanager
+def ending() -> Iterator[None]:
+    """Inside, Ctrl-C raises KeyboardInterrupt, also in a job that a shell put into the background
+    (there it is ignored at first)."""
+    old = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, old)
 
 
 @contextmanager

@@ -55,7 +55,7 @@ def result_cells(result: NightResult) -> tuple[str, ...]:
 
 def sentence(text: str) -> str:
     """The text with a full stop."""
-    return text if text.endswith((".", "!", "?")) else text + "."
+    return text if not text or text.endswith((".", "!", "?")) else text + "."
 
 
 def _number(value: float | None) -> str:
@@ -97,7 +97,7 @@ def notice(report: NightReport, earlier: str) -> str:
     """What is to be known before anything else; "" for a night that was complete."""
     if report.complete:
         return ""
-    what = "was interrupted" if report.interrupted else "came to no network"
+    what = "was interrupted" if report.interrupted else "brought no network"
     return f"This night {what}." + (" The last complete report:" if earlier else "")
 
 
@@ -135,7 +135,7 @@ def night_markdown(
 
 
 def _line(result: NightResult, what: str) -> str:
-    why = f"{sentence(result.reason)} {result.next_step}".strip()
+    why = f"{sentence(result.reason)} {sentence(result.next_step)}".strip()
     return f"- **{literal(result.network)}**{what}: {literal(why)}"
 
 

@@ -69,8 +69,9 @@ class NightReport:
 
     @property
     def complete(self) -> bool:
-        """Whether it was not interrupted and came to a network."""
-        return not self.interrupted and any(r.outcome is not Outcome.SKIPPED for r in self.results)
+        """Whether it was not interrupted and brought a network to its end."""
+        idle = (Outcome.SKIPPED, Outcome.FAILED)
+        return not self.interrupted and any(r.outcome not in idle for r in self.results)
 
     @property
     def failed(self) -> tuple[NightResult, ...]:

@@ -57,20 +57,18 @@ def line_plot(
 def _legend(names: Sequence[str]) -> list[str]:
     """The names in their colours: in the row of the title, or below each other if there are many.
 
-    They stand above the lines.
+    Those stand at the lower left, where lines that fall leave room.
     """
-    right = WIDTH - _RIGHT - 6
-    halo = (
-        "text-anchor='end' font-family='sans-serif' font-size='12' stroke='#fff' "
-        "stroke-width='4' paint-order='stroke'"
-    )
+    font = "font-family='sans-serif' font-size='12' stroke='#fff' stroke-width='4'"
+    halo = f"{font} paint-order='stroke'"
     colours = [_COLOURS[i % len(_COLOURS)] for i in range(len(names))]
     pairs = list(zip(names, colours, strict=True))
     if sum(map(len, names)) + 2 * len(names) <= _LEGEND_ROW:
         row = "".join(f"<tspan dx='12' fill='{c}'>{escape(name)}</tspan>" for name, c in pairs)
-        return [f"<text x='{right}' y='18' {halo}>{row}</text>"]
+        return [f"<text x='{WIDTH - _RIGHT - 6}' y='18' text-anchor='end' {halo}>{row}</text>"]
+    top = HEIGHT - _BOTTOM - 8 - 15 * (len(names) - 1)
     return [
-        f"<text x='{right}' y='{_TOP + 14 + 15 * i}' {halo} fill='{colour}'>{escape(name)}</text>"
+        f"<text x='{_LEFT + 8}' y='{top + 15 * i}' {halo} fill='{colour}'>{escape(name)}</text>"
         for i, (name, colour) in enumerate(pairs)
     ]
 

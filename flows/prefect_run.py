@@ -15,7 +15,7 @@ from importlib import import_module
 
 from engine.errors import NoctuneError
 from flows.environment import prepare_prefect, server_seems_named
-from flows.interrupts import ENDED, stoppable
+from flows.interrupts import ENDED, ending, stoppable
 from flows.json_lines import JsonLines, json_line, show_warning, tell
 from flows.prefect_server import prefect_server
 from flows.progress import terminal_progress, watching
@@ -50,6 +50,8 @@ def run_flow(
         tell(args, "Starting Prefect's temporary server ...")
     progress = terminal_progress(json=getattr(args, "json", False), log_json=log_json)
     with ExitStack() as stack:
+        if stops:
+            stack.enter_context(ending())
         stack.enter_context(watching(progress))
         stack.enter_context(_warnings(log_json))
         stack.enter_context(prefect_server(meanwhile))

@@ -80,8 +80,13 @@ def test_before_the_flow_begins_the_first_ends_at_once(monkeypatch: pytest.Monke
         yield
 
     monkeypatch.setattr(flows.prefect_run, "prefect_server", starting)
-    with pytest.raises(KeyboardInterrupt):
-        run_flow(Namespace(), lambda _: pytest.fail("it began"), flow="tune", stops=True)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background of a script
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_flow(Namespace(), lambda _: pytest.fail("it began"), flow="tune", stops=True)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_second_ends_at_once() -> None:

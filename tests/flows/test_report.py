@@ -89,7 +89,7 @@ def night() -> NightReport:
         NightResult("good", Outcome.PUBLISHED, "1.250x as fast", "m.onnx", "out/good.net", TIMING,
                     {"ok": True, "max_rel_error": 2e-6}, 0.0014, 1.9),
         NightResult("b|a*d*", Outcome.FAILED, "this is not ONNX <b>", "bad.onnx",
-                    next_step="Mend or remove the model."),
+                    next_step="Mend or remove the model"),
     )  # fmt: skip
     return NightReport("run", results, 40, 3723.0, False, "", "box: CPU, 2 cores")
 
@@ -132,9 +132,8 @@ def test_an_interrupted_night_says_so_and_leads_to_the_last_complete_one(tmp_pat
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "This night was interrupted. The last complete report:" in page
     assert f"<a href='{first.name}'>" in page
-    assert "came to no network" in report_html(
-        folder, replace(cut, interrupted=False), None, [], ""
-    )
+    empty = replace(cut, results=(*night().failed, skipped), interrupted=False)
+    assert "brought no network" in report_html(folder, empty, None, [], "Night")
     text = night_markdown(cut, None, [], "Night", str(first))
     assert "This night was interrupted" in text and first.name in text
 
@@ -182,7 +181,7 @@ def test_html_report_is_one_sound_file() -> None:
         for i in range(3)
     ]
     page = report_html("out", night(), snapshot(), rounds, "Night")
-    assert "this is not ONNX &lt;b&gt;" in page
+    assert "this is not ONNX &lt;b&gt;. Mend or remove the model.<" in page
     assert re.findall(r"(?:src|href)='(.*?)'", page) == ["good.net", "report.json"]
     assert "<th class=n>median ms" in page and "<td class=n>1.500" in page
     for part in ("box: CPU, 2 cores", "2.0e-06", "Trials: 40", "2.00x as fast as ONNX Runtime"):
