@@ -114,7 +114,8 @@ def night_markdown(
     """
     lines = [f"# {title}", ""]
     if not report.complete:
-        lines += [f"**{notice(report, earlier)}** {literal(earlier)}", ""]
+        where = literal(Path(earlier).absolute()) if earlier else ""
+        lines += [f"**{notice(report, earlier)}** {where}", ""]
     lines += [headline(report), "", literal(report.about), ""]
     rows = [result_cells(r)[:_SHOWN] for r in report.results]
     lines += [markdown(RESULT_HEADERS[:_SHOWN], rows), ""]

@@ -20,6 +20,7 @@ from db.store import open_store
 from db.values import RoundInfo
 from engine.errors import ModelError, NoctuneError, StoreError
 from engine.measure.folders import Scratch
+from engine.runtime.network import load
 from flows.budget import Budget, Window
 from flows.html_report import last_complete, write_report
 from flows.interrupts import insisting_on_termination, stop_event
@@ -34,7 +35,7 @@ from tasks.machine import machine_info, night_lock
 from tasks.networks import is_builtin
 from tasks.night import Candidate, NightResult, Outcome, measured_last
 from tasks.peers import is_installed
-from tasks.publishing import check_folder, check_name, current
+from tasks.publishing import Published, check_folder, check_name, current
 from tasks.session import SessionOptions, TuningSession
 from tasks.stages import (
     bench_task,
@@ -203,13 +204,25 @@ def _settle(
     timing = bench_task(
         file, against=[p for p in job.against if is_installed(p)], model=model,
         threads=built.threads, repeat=job.repeat, min_repeat_ms=job.min_repeat_ms,
-        published=str(old.file) if old and old.file.is_file() else None,
+        published=_runnable(old),
     )  # fmt: skip
     before = measured_last(job.db, name, timing["threads"])
     candidate = Candidate(name, file, built.file_hash, digest, timing, checked)
     found = settle_task(candidate, job.folder, job.keep_versions, model, estimated)
     note_night_task(job.db, found, built, run_id)
     return replace(found, last_night_ms=before)
+
+
+def _runnable(old: Published | None) -> str | None:
+    """The published file; None if it is missing, damaged or of a format of another version of
+    noctune: a new one replaces it."""
+    if old is None:
+        return None
+    try:
+        load(old.file)
+    except ModelError:
+        return None
+    return str(old.file)
 
 
 def _skipped(name: str, model: str, why: str) -> NightResult:

@@ -72,7 +72,7 @@ def publish(key: str, text: str, description: str = "") -> bool:
     from prefect.artifacts import create_markdown_artifact
 
     try:
-        create_markdown_artifact(markdown=text, key=key, description=description or None)
+        create_markdown_artifact(markdown=text, key=key, description=literal(description) or None)
     except Exception as error:
         log.warning("the report %s could not be made: %s", key, error)
         return False
@@ -93,7 +93,7 @@ class ProgressBar:
         if share is None or (share < 1 and time.monotonic() - self._last < self._every):
             return
         self._last = time.monotonic()
-        self._write(round(share * 100, 1), f"{self._description}: {progress_text(now)}")
+        self._write(round(share * 100, 1), literal(f"{self._description}: {progress_text(now)}"))
 
     def _write(self, percent: float, text: str) -> None:
         from prefect.artifacts import create_progress_artifact, update_progress_artifact

@@ -60,21 +60,22 @@ def judge(candidate: Candidate, old: Published | None) -> tuple[Outcome, str]:
     """Whether to publish, and why.
 
     A network that is not verified never is.  One of another model (other weights or layers)
-    replaces the old one whatever its speed; else it must be at least as fast, side by side in one
-    run: were noise forgiven, each night could publish a network that is a little slower.
+    replaces the old one whatever its speed, and any does if the old one cannot run; else it must be
+    at least as fast, side by side in one run: were noise forgiven, each night could publish a
+    network that is a little slower.
     """
     if not candidate.verification.get("ok"):
         error = candidate.verification.get("max_rel_error")
         return Outcome.FAILED, f"outputs differ from the reference by {error:.2e}"
     if old is None:
         return Outcome.PUBLISHED, "first version"
-    if old.report.get("file_hash") == candidate.file_hash:
-        return Outcome.UNCHANGED, "nothing better was found"
     if old.report.get("content_hash") != candidate.content_hash:
         return Outcome.PUBLISHED, "the model has changed"
     ratio = candidate.timing.get("published_ratio")
     if ratio is None:
-        return Outcome.PUBLISHED, "its inputs have changed"
+        return Outcome.PUBLISHED, "the published one cannot run beside it: other inputs or format"
+    if old.report.get("file_hash") == candidate.file_hash:
+        return Outcome.UNCHANGED, "nothing better was found"
     if ratio < 1:
         return Outcome.KEPT, f"kept the old one: the new one is {ratio:.3f}x as fast beside it"
     return Outcome.PUBLISHED, f"{ratio:.3f}x as fast as the published one"

@@ -256,6 +256,24 @@ def test_files_of_one_name_and_names_that_are_taken(db: str, tmp_path: Path) -> 
     assert load(tmp_path / "out/b-model/current/b-model.net").outputs[0].shape[1] == 16
 
 
+def test_a_published_file_of_another_format_is_replaced(
+    model: str, db: str, tmp_path: Path
+) -> None:
+    job = NightlyParameters(
+        models=[model], trials=4, db=db, threads=1, folder=str(tmp_path / "out"), repeat=1,
+        min_repeat_ms=2, against=[],
+    )  # fmt: skip
+    (first,) = nightly(job).results
+    content = bytearray(Path(first.file).read_bytes())
+    content[8:12] = (99).to_bytes(4, "little")
+    Path(first.file).write_bytes(content)
+    with pytest.raises(ModelError):
+        load(first.file)
+    (second,) = nightly(job).results
+    assert second.outcome is Outcome.PUBLISHED and "cannot run beside it" in second.reason
+    load(second.file)
+
+
 class Clock:
     """Stands still unless it is told to go on."""
 
