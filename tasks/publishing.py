@@ -73,7 +73,6 @@ def check_name(network: str) -> None:
 
 def versions(folder: str | Path, network: str) -> tuple[Published, ...]:
     """The versions of a network, oldest first; empty if it was never published."""
-    check_name(network)
     home = Path(folder) / network
     now = _current_name(home)
     found = []
@@ -129,6 +128,7 @@ def rollback(
 
     Raises NoctuneError if there is no such version.
     """
+    check_name(network)
     found = versions(folder, network)
     home = Path(folder) / network
     if not found:

@@ -31,8 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tasks.publishing import rollback, versions
+    from tasks.publishing import check_name, rollback, versions
 
+    check_name(args.network)
     found = versions(args.folder, args.network)
     if not found:
         raise _never_published(args.folder, args.network)
