@@ -147,6 +147,19 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
 
 
+def _binary_cursor() -> type:
+    """A cursor whose results are not spelled out as text: reading features takes a third less."""
+    from psycopg import Cursor
+
+    class BinaryCursor(Cursor[Any]):
+        def execute(self, query: Any, params: Any = None, **options: Any) -> BinaryCursor:
+            # SQLAlchemy expects the vectors of the catalogue as text
+            binary = "pg_catalog" not in str(query)
+            return super().execute(query, params, **{"binary": binary, **options})
+
+    return BinaryCursor
+
+
 def _connect_postgresql(url: URL) -> Engine:
     try:
         return create_engine(
@@ -156,7 +169,11 @@ def _connect_postgresql(url: URL) -> Engine:
             max_overflow=POOL_OVERFLOW,
             pool_timeout=120,
             pool_recycle=1800,
-            connect_args={"connect_timeout": 10, "application_name": "noctune"},
+            connect_args={
+                "connect_timeout": 10,
+                "application_name": "noctune",
+                "cursor_factory": _binary_cursor(),
+            },
             json_serializer=to_json,
         )
     except (ImportError, NoSuchModuleError):
