@@ -162,4 +162,4 @@ def test_a_command_on_its_own_server(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0 and done.stderr == ""
     assert done.stdout.startswith("{") and done.stdout.endswith("}\n")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["mlp.net", "noctune.sqlite"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mlp.net"]
