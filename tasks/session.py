@@ -106,9 +106,12 @@ class TuningSession:
 
     # -- before the first round -------------------------------------------------------------------
 
-    def load(self, model: str, shapes: Shapes | None = None, batch: int = 1) -> Network:
-        """Load, lower and register one network.  Raises ModelError."""
+    def load(
+        self, model: str, shapes: Shapes | None = None, batch: int = 1, name: str = ""
+    ) -> Network:
+        """Load and lower one network, under another `name` if one is given.  Raises ModelError."""
         network = load_network(model, self.target, shapes, batch)
+        network = replace(network, name=name or network.name)
         distinct_names([*self.networks, network])
         self.networks.append(network)
         return network

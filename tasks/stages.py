@@ -7,7 +7,6 @@ None caches or persists its result: the database is the only memory.  Live objec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar
 
 from prefect import task
@@ -19,7 +18,6 @@ from engine.errors import NoctuneError, StoreError
 from engine.search import Choice
 from tasks import building, evaluation, night, selection, upkeep
 from tasks.logs import one_line_errors
-from tasks.networks import distinct_names
 from tasks.session import RoundOutcome, TuningSession
 
 one_line_errors()
@@ -45,12 +43,7 @@ def load_network(
     session: TuningSession, model: str, options: Mapping[str, Any], name: str = ""
 ) -> str:
     """Load one network into the session, under another `name` if one is given; returns its name."""
-    network = session.load(model, **options)
-    if name:
-        network = replace(session.networks.pop(), name=name)
-        distinct_names([*session.networks, network])
-        session.networks.append(network)
-    return network.name
+    return session.load(model, name=name, **options).name
 
 
 def prepare(session: TuningSession) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -164,7 +164,7 @@ class Batch:
             calm = self._pass(self._worth_it(), self._options.repeat, calm)
         best = self._finalists()
         for _ in range(self._options.final_passes):
-            calm = self._pass([n for n in best if n in self._good()], self._options.repeat, calm)
+            calm = self._pass(self._good(best), self._options.repeat, calm)
         self._keep(self._finalists())
         return results
 
@@ -220,7 +220,7 @@ class Batch:
         if not self._patience:
             return now
         self._patience -= 1
-        marks = self._time_all([n for n in numbers if self._results[n].failed is None], repeats)
+        marks = self._time_all(self._good(numbers), repeats)
         calm = self._calm()
         if not calm:
             self._mark_disturbed(marks)
@@ -249,8 +249,10 @@ class Batch:
 
     # ---- which candidates
 
-    def _good(self) -> list[int]:
-        return [n for n, r in self._results.items() if r.failed is None]
+    def _good(self, numbers: Iterable[int] | None = None) -> list[int]:
+        """Those of `numbers` (by default of all) that have not failed."""
+        chosen = self._results if numbers is None else numbers
+        return [n for n in chosen if self._results[n].failed is None]
 
     def _worth_it(self) -> list[int]:
         limit = self._options.prune_factor * self._best()

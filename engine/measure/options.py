@@ -44,7 +44,7 @@ class MeasureOptions:
     recycle_after: int = 3000
     """Candidates after which the measuring worker is replaced (linked code is never freed)."""
     lock_path: str | None = None
-    """File that serialises tuners on this machine; by default one per user in /tmp."""
+    """File that serialises tuners on this machine; by default one for all users, in /tmp."""
     scratch: str | None = None
     """Folder for the workers' temporary folders; by default the system's."""
     progress_s: float = 30.0
