@@ -151,8 +151,7 @@ class Memory:
             return known
         pointer = self.bases[buffer]
         for name, coeff in sorted(symbolic, key=lambda t: self._depth(t[0])):
-            step = self._scaled(name, coeff)
-            pointer = self.e.hoisted([name], f"getelementptr float, ptr {pointer}, i64 {step}")
+            pointer = self.e.moved(name, pointer, coeff)
         memo[buffer, symbolic] = pointer
         return pointer
 

@@ -21,6 +21,10 @@ class Scope:
     variable: str | None
     entry: Lines = field(default_factory=list)
     memo: dict[object, str] = field(default_factory=dict)
+    counted: bool = False
+    """Whether it is a loop from 0 on."""
+    moving: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Pointers by (start, floats a turn)."""
 
 
 class Emitter:
@@ -50,6 +54,18 @@ class Emitter:
     def block(self, label: str) -> None:
         self._lines.append(f"{label}:")
         self.label = label
+
+    def moved(self, variable: str, pointer: str, floats: int) -> str:
+        """The pointer `floats` times the loop variable further on."""
+        scope = next(s for s in reversed(self.scopes) if s.variable == variable)
+        if not scope.counted:
+            value = self.value_of(variable)
+            if floats != 1:
+                value = self.hoisted([variable], f"mul nsw i64 {value}, {floats}")
+            return self.hoisted([variable], f"getelementptr float, ptr {pointer}, i64 {value}")
+        if (pointer, floats) not in scope.moving:
+            scope.moving[pointer, floats] = self.fresh("m")
+        return scope.moving[pointer, floats]
 
     def hoisted(self, variables: Sequence[str], instruction: str) -> str:
         """`%name = instruction`, once, at the entry of the innermost loop that defines one of
@@ -93,18 +109,26 @@ class Emitter:
         self.block(tag)
         phis: Lines = []
         self._lines.append(phis)
-        scope = Scope(variable)
+        scope = Scope(variable, counted=start == "0")
         self._lines.append(scope.entry)
         self.scopes.append(scope)
         self.scopes[-1].memo[("value", variable)] = name
         values = [self.fresh("a") for _ in carried]
         results = body(list(values))
         self.scopes.pop()
-        following = self.op(f"add nuw nsw i64 {name}, 1")
+        steps = {}
+        for (pointer, floats), value in scope.moving.items():
+            step = self.op(f"getelementptr float, ptr {value}, i64 {floats}")
+            steps[pointer, floats] = self.op(f'call ptr asm "", "=r,0"(ptr {step})')
+        count = self.op(f"add nuw nsw i64 {name}, 1")
+        following = self.op(f'call i64 asm "", "=r,0"(i64 {count})')
         done = self.op(f"icmp slt i64 {following}, {stop}")
         latch = self.label
         self.put(f"br i1 {done}, label %{tag}, label %{tag}.exit")
         phis.append(f"  {name} = phi i64 [ {start}, %{before} ], [ {following}, %{latch} ]")
+        for (pointer, floats), value in scope.moving.items():
+            moved = steps[pointer, floats]
+            phis.append(f"  {value} = phi ptr [ {pointer}, %{before} ], [ {moved}, %{latch} ]")
         for (kind, initial), value, result in zip(carried, values, results, strict=True):
             phis.append(f"  {value} = phi {kind} [ {initial}, %{before} ], [ {result}, %{latch} ]")
         self.block(f"{tag}.exit")

@@ -11,7 +11,7 @@ entry:
   %v8 = icmp slt i64 %first, %past
   br i1 %v8, label %L7, label %L7.exit
 L7:
-  %_p.L7 = phi i64 [ %first, %entry ], [ %v98, %B13.end ]
+  %_p.L7 = phi i64 [ %first, %entry ], [ %v99, %B13.end ]
   %v9 = udiv i64 %_p.L7, 2
   %v10 = urem i64 %v9, 2
   %v11 = urem i64 %_p.L7, 2
@@ -126,8 +126,9 @@ B70.end:
   br label %B13.end
 B13.end:
   %v98 = add nuw nsw i64 %_p.L7, 1
-  %v99 = icmp slt i64 %v98, %past
-  br i1 %v99, label %L7, label %L7.exit
+  %v99 = call i64 asm "", "=r,0"(i64 %v98)
+  %v100 = icmp slt i64 %v99, %past
+  br i1 %v100, label %L7, label %L7.exit
 L7.exit:
   ret void
 }
