@@ -95,6 +95,13 @@ class Searching:
         similar = () if history else self._similar(task)
         return propose_round(task, space, history, model, n, rng, similar)
 
+    def refit(self, task: SearchTask, coming: int) -> None:
+        """Train the model that proposals after `coming` records more will need, if it is a new one.
+
+        To be called in another thread while those records are made; adds no records itself.
+        """
+        self._models.ahead(task.scope, self._features.samples(self._records), coming)
+
     def _similar(self, task: SearchTask) -> list[Schedule]:
         known = [*self._nearby(task.key), *self._records]
         return similar_schedules(task.key, task.scope, known)

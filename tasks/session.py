@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 from db.store import Store, open_store
@@ -228,6 +229,7 @@ class TuningSession:
             round_index=self.round_index,
             predicted=[p.predicted for p in proposals],
             incumbent=best_record(self.history[task.key]),
+            meanwhile=partial(self._search.refit, task, len(proposals)),
         )
         return with_origin(records, proposals)
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from db.store import Store, open_store
@@ -79,6 +80,7 @@ def run_round(
         records = measurer.measure(
             task, [p.schedule for p in proposals], run_id=run_id, round_index=number,
             predicted=[p.predicted for p in proposals], incumbent=best_record(own),
+            meanwhile=partial(search.refit, task, len(proposals)),
         )  # fmt: skip
     with clock.part(STORE):
         kept = with_origin(records, proposals)

@@ -149,8 +149,13 @@ class Batch:
         self._told = time.monotonic()
         self._name = task.workload.anchor
 
-    def run(self, schedules: Sequence[Schedule], always: int = 0) -> list[Result]:
-        """A result for each; the first `always` of them are timed in every pass."""
+    def run(
+        self, schedules: Sequence[Schedule], always: int = 0, built: Callable[[], object] = int
+    ) -> list[Result]:
+        """A result for each; the first `always` of them are timed in every pass.
+
+        `built` is called between building and timing.
+        """
         first = self._memory.numbers
         self._always = range(first, first + always)
         self._memory.numbers += len(schedules)
@@ -159,6 +164,7 @@ class Batch:
         self._results = {r.number: r for r in results}
         self._fleet.poll(0.0)  # workers that died between two rounds are started again
         self._first_look()
+        built()
         calm = self._calm()
         for _ in range(self._options.passes):
             calm = self._pass(self._worth_it(), self._options.repeat, calm)

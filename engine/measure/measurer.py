@@ -12,7 +12,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from math import prod
 from types import TracebackType
@@ -100,12 +101,16 @@ class Measurer:
         round_index: int = 0,
         predicted: Sequence[float | None] | None = None,
         incumbent: MeasureRecord | None = None,
+        meanwhile: Callable[[], object] | None = None,
     ) -> tuple[MeasureRecord, ...]:
         """A record per schedule, in order; failures are records too.
 
         `incumbent` is the best candidate so far: it is timed again among these, and all times are
         scaled so that it takes as long as on record.  So latencies from different minutes of a
         shared machine compare, and only what beats it side by side looks faster.
+
+        `meanwhile` is called in a thread of its own while candidates are built; timing begins when
+        both are done.  It must not raise; if it does, that is logged.
 
         Threads and timing mode are this measurer's, whatever the task says.  Holds the machine's
         measuring lock meanwhile.  Raises BusyError if `give_up` ended the wait for it, NoctuneError
@@ -120,7 +125,8 @@ class Measurer:
             self._fleet.rest()
             known = [incumbent.schedule] if incumbent and schedules else []
             try:
-                results = batch.run([*known, *schedules], always=len(known))
+                with beside(meanwhile) as join:
+                    results = batch.run([*known, *schedules], always=len(known), built=join)
             except BaseException:
                 self._fleet.cancel()
                 raise
@@ -167,6 +173,26 @@ class Measurer:
             for i in range(count)
         ]  # fmt: skip
         return setups
+
+
+@contextmanager
+def beside(work: Callable[[], object] | None) -> Iterator[Callable[[], None]]:
+    """Does `work` in a thread of its own; gives a function that waits for its end, as leaving the
+    context does."""
+
+    def run() -> None:
+        try:
+            if work is not None:
+                work()
+        except Exception:
+            _log.exception("what was to be done beside building failed")
+
+    thread = threading.Thread(target=run, name="noctune-beside", daemon=True)
+    thread.start()
+    try:
+        yield thread.join
+    finally:
+        thread.join()
 
 
 def _scale(incumbent: MeasureRecord, now: Result) -> float:

@@ -48,6 +48,19 @@ EXPECTED = {
 HARMLESS = ("flood", "flood_err", "build_files", "build_print")
 
 
+def test_what_is_done_meanwhile_ends_before_the_records_are_there(measurer: Make) -> None:
+    done: list[str] = []
+
+    def slow() -> None:
+        time.sleep(0.5)
+        done.append(threading.current_thread().name)
+        raise ValueError("nobody minds")
+
+    records = measurer().measure(search_task(), [good(10)], meanwhile=slow)
+    assert [r.valid for r in records] == [True]
+    assert len(done) == 1 and done != [threading.current_thread().name]
+
+
 def test_good_candidates(measurer: Make) -> None:
     schedules = [good(40), good(80), good(10)]
     records = measurer().measure(

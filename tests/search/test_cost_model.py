@@ -10,7 +10,7 @@ import pytest
 from engine.errors import NoctuneError
 from engine.search import cost_model
 from engine.search.cost_model import MIN_TREE_ROWS, CostModel, train_base
-from engine.search.model_cache import ModelCache, training_rows
+from engine.search.model_cache import LAG, ModelCache, training_rows
 from engine.search.population import TaskSpace
 from engine.search.samples import Samples
 from tests.search.synthetic import SCOPE, MatmulSketch, prior
@@ -68,7 +68,7 @@ def test_more_rows_make_it_better_than_the_roofline() -> None:
 
 
 def test_measured_candidates_are_known_and_far_ones_uncertain() -> None:
-    samples = samples_of(SKETCH, 30)
+    samples = samples_of(SKETCH, 30 + LAG)
     model = model_of(samples)
     seen = model.predict(samples.features)
     new = model.predict(SKETCH.features(rows_of(SKETCH, 300, 5), 2))
@@ -161,16 +161,42 @@ def test_one_model_serves_until_a_quarter_more_rows(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("engine.search.model_cache.train_base", counting)
     cache = ModelCache(prior)
     for n in (20, 22, 24, 25, 30, 31, 32):
-        cache.base(SCOPE, samples_of(SKETCH, n))
+        cache.base(SCOPE, samples_of(SKETCH, n + LAG))
     assert trained == [20, 25, 31]
 
 
+def test_trees_trained_ahead_are_those_that_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: list[int] = []
+    real = train_base
+
+    def counting(samples: Samples, *args: object, **kwargs: object) -> object:
+        trained.append(len(samples))
+        return real(samples, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("engine.search.model_cache.train_base", counting)
+    ahead, late = ModelCache(prior), ModelCache(prior)
+    ahead.ahead(SCOPE, samples_of(SKETCH, 60), LAG)
+    assert trained == [training_rows(60 + LAG)]
+    features = samples_of(SKETCH, 200).features
+    models = [c.base(SCOPE, samples_of(SKETCH, 60 + LAG)) for c in (ahead, late)]
+    assert trained == [training_rows(60 + LAG)] * 2
+    expected = [m.expect(features)[0] for m in models]
+    assert np.array_equal(*expected)
+
+
+def test_nothing_is_trained_ahead_on_records_that_do_not_exist() -> None:
+    cache = ModelCache(prior)
+    cache.ahead(SCOPE, samples_of(SKETCH, 40), 400)
+    assert not cache._models
+
+
 def test_the_training_prefix_follows_from_the_count_alone() -> None:
-    assert [training_rows(n) for n in (0, 7, 19)] == [0, 7, 19]
-    sizes = [training_rows(n) for n in range(MIN_TREE_ROWS, 2000)]
-    assert all(size <= n for size, n in zip(sizes, range(MIN_TREE_ROWS, 2000), strict=True))
+    assert [training_rows(n) for n in (0, 7, MIN_TREE_ROWS + LAG - 1)] == [0, 0, 0]
+    counts = range(MIN_TREE_ROWS, 2000)
+    sizes = [training_rows(n + LAG) for n in counts]
+    assert all(size <= n for size, n in zip(sizes, counts, strict=True))
     assert sizes == sorted(sizes)
-    assert all(n / size < 1.3 for size, n in zip(sizes, range(MIN_TREE_ROWS, 2000), strict=True))
+    assert all(n / size < 1.3 for size, n in zip(sizes, counts, strict=True))
 
 
 def test_a_missing_openmp_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
