@@ -31,7 +31,7 @@ from tasks.elsewhere import in_order, records_nearby, samples_elsewhere
 from tasks.machine import machine_info
 from tasks.networks import Network, Shapes, distinct_names, load_network, merge_tasks
 from tasks.searching import Searching
-from tasks.table import TaskRow, best_latency, best_record, estimate, expected_gain, task_rows
+from tasks.table import TaskRow, anchor_record, best_latency, estimate, expected_gain, task_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ class TuningSession:
             run_id=self.run_id,
             round_index=self.round_index,
             predicted=[p.predicted for p in proposals],
-            incumbent=best_record(self.history[task.key]),
+            anchor=anchor_record(self.history[task.key]),
             meanwhile=partial(self._search.refit, task, len(proposals)),
         )
         return with_origin(records, proposals)

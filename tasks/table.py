@@ -37,6 +37,19 @@ def best_record(records: Sequence[MeasureRecord]) -> MeasureRecord | None:
     return min((r for r in records if r.valid), key=lambda r: r.latency, default=None)
 
 
+def anchor_record(records: Sequence[MeasureRecord]) -> MeasureRecord | None:
+    """The fastest record of the oldest round that has a valid one; `records` are oldest first.
+
+    Later rounds are timed beside this candidate.  It stays the same for good: the best so far would
+    be the luckiest so far, and every round scaled by it would look faster than the one before.
+    """
+    first = next((r for r in records if r.valid), None)
+    if first is None:
+        return None
+    place = first.run_id, first.round_index
+    return best_record([r for r in records if (r.run_id, r.round_index) == place])
+
+
 def best_latency(records: Sequence[MeasureRecord]) -> float | None:
     """Seconds of the fastest valid record, None if there is none."""
     best = best_record(records)

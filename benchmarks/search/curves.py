@@ -168,7 +168,7 @@ def _live(stack: ExitStack, problems: Sequence[Problem]) -> list[Measure]:
 
     def measure(options: MeasureOptions) -> Measure:
         measurer = stack.enter_context(Measurer(host(), cores, mode, options))
-        return lambda task, schedules, best: measurer.measure(task, schedules, incumbent=best)
+        return lambda task, schedules, anchor: measurer.measure(task, schedules, anchor=anchor)
 
     return [measure(MeasureOptions()), measure(careful)]
 

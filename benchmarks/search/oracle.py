@@ -31,6 +31,7 @@ class Oracle:
         self._path, self._measure, self._compare = path, measure, compare
         self._known: dict[str, dict[str, tuple[float | None, str, Schedule]]] = {}
         self._settled: dict[str, dict[str, float]] = {}
+        self._anchors: dict[str, MeasureRecord] = {}
         if path is not None and path.exists():
             stored = json.loads(path.read_text(encoding="utf-8"))
             self._settled = stored["settled"]
@@ -45,10 +46,12 @@ class Oracle:
         """A record per schedule, in order."""
         known = self._known.setdefault(task.key, {})
         missing = [s for s in schedules if s.key not in known]
-        best = self._incumbent(task)
-        for record in self._ask(self._measure, task, missing, best):
+        for record in self._ask(self._measure, task, missing, self._anchors.get(task.key)):
             seconds = record.latency if record.valid else None
             known[record.schedule.key] = (seconds, record.error.value, record.schedule)
+        for schedule in self.fastest(task, 1):
+            seconds, error, _ = known[schedule.key]
+            self._anchors.setdefault(task.key, self._record(task, schedule, seconds, error, 0))
         return [self._record(task, s, *known[s.key][:2], round_index) for s in schedules]
 
     def settle(self, task: SearchTask, schedules: Sequence[Schedule]) -> None:
@@ -64,17 +67,11 @@ class Oracle:
         measure: Measure | None,
         task: SearchTask,
         schedules: Sequence[Schedule],
-        incumbent: MeasureRecord | None,
+        anchor: MeasureRecord | None,
     ) -> Sequence[MeasureRecord]:
         if schedules and measure is None:
             raise LookupError(f"{len(schedules)} schedules of {task.key} are not on record")
-        return measure(task, schedules, incumbent) if schedules and measure is not None else ()
-
-    def _incumbent(self, task: SearchTask) -> MeasureRecord | None:
-        known = self._known[task.key]
-        return next(
-            (self._record(task, s, *known[s.key][:2], 0) for s in self.fastest(task, 1)), None
-        )
+        return measure(task, schedules, anchor) if schedules and measure is not None else ()
 
     @staticmethod
     def _record(

@@ -28,7 +28,7 @@ from engine.target import host
 from tasks.networks import load_network, merge_tasks
 from tasks.searching import Searching
 from tasks.session import describe_target, with_origin
-from tasks.table import best_record
+from tasks.table import anchor_record
 
 SEARCH, MEASURE, STORE = "search", "measure", "store"
 
@@ -79,7 +79,7 @@ def run_round(
     with clock.part(MEASURE):
         records = measurer.measure(
             task, [p.schedule for p in proposals], run_id=run_id, round_index=number,
-            predicted=[p.predicted for p in proposals], incumbent=best_record(own),
+            predicted=[p.predicted for p in proposals], anchor=anchor_record(own),
             meanwhile=partial(search.refit, task, len(proposals)),
         )  # fmt: skip
     with clock.part(STORE):

@@ -100,14 +100,14 @@ class Measurer:
         run_id: str = "",
         round_index: int = 0,
         predicted: Sequence[float | None] | None = None,
-        incumbent: MeasureRecord | None = None,
+        anchor: MeasureRecord | None = None,
         meanwhile: Callable[[], object] | None = None,
     ) -> tuple[MeasureRecord, ...]:
         """A record per schedule, in order; failures are records too.
 
-        `incumbent` is the best candidate so far: it is timed again among these, and all times are
+        `anchor` is an old candidate of the task: it is timed again among these, and all times are
         scaled so that it takes as long as on record.  So latencies from different minutes of a
-        shared machine compare, and only what beats it side by side looks faster.
+        shared machine compare, as long as all rounds have the same anchor.
 
         `meanwhile` is called in a thread of its own while candidates are built; timing begins when
         both are done.  It must not raise; if it does, that is logged.
@@ -123,7 +123,7 @@ class Measurer:
         with self._busy, machine_lock(self.options.lock_path, self._notify, self._give_up):
             batch = Batch(self._fleet, self._memory, task, self.options, self._notify)
             self._fleet.rest()
-            known = [incumbent.schedule] if incumbent and schedules else []
+            known = [anchor.schedule] if anchor and schedules else []
             try:
                 with beside(meanwhile) as join:
                     results = batch.run([*known, *schedules], always=len(known), built=join)
@@ -131,8 +131,8 @@ class Measurer:
                 self._fleet.cancel()
                 raise
         created, scale = time.time(), 1.0
-        if incumbent and schedules:
-            scale = _scale(incumbent, results.pop(0))
+        if anchor and schedules:
+            scale = _scale(anchor, results.pop(0))
         return tuple(
             result.record(task, schedule, run_id, round_index, guess, created, scale)
             for result, schedule, guess in zip(results, schedules, predicted, strict=True)
@@ -140,7 +140,7 @@ class Measurer:
 
     def fitting(self, task: SearchTask, size: int) -> int:
         """At most `size`: candidates (two at least) whose packed constants the measuring worker can
-        hold at once beside the incumbent's; with more, every pass would pack them anew."""
+        hold at once beside the anchor's; with more, every pass would pack them anew."""
         constants = (p.shape for p in task.workload.dag.placeholders if p.constant)
         held = max(1, sum(4 * prod(shape) for shape in constants))
         return min(size, max(2, self.options.resident_bytes // held - 1))
@@ -195,9 +195,9 @@ def beside(work: Callable[[], object] | None) -> Iterator[Callable[[], None]]:
         thread.join()
 
 
-def _scale(incumbent: MeasureRecord, now: Result) -> float:
-    """What brings this batch's times to those of the incumbent's record; 1 if it failed now."""
-    return incumbent.latency / min(now.kept) if incumbent.valid and now.failed is None else 1.0
+def _scale(anchor: MeasureRecord, now: Result) -> float:
+    """What brings this batch's times to those of the anchor's record; 1 if it failed now."""
+    return anchor.latency / min(now.kept) if anchor.valid and now.failed is None else 1.0
 
 
 def _check(target: Target, threads: int) -> None:

@@ -81,19 +81,19 @@ def test_unknown_plugin() -> None:
         find("nonsense", BUILDERS)
 
 
-def test_times_are_those_of_the_incumbents_minute(measurer: Callable[..., Measurer]) -> None:
-    """The incumbent takes twice as long as on record: so does everything, and it is undone."""
+def test_times_are_those_of_the_anchors_minute(measurer: Callable[..., Measurer]) -> None:
+    """The anchor takes twice as long as on record: so does everything, and it is undone."""
     maker = measurer(runner=RUNNER)
     (before,) = maker.measure(search_task(), [good(1000)])
     assert before.extra["scale"] == 1.0
     then = replace(before, times=(before.latency / 2,))
-    faster, slower = maker.measure(search_task(), [good(800), good(3000)], incumbent=then)
+    faster, slower = maker.measure(search_task(), [good(800), good(3000)], anchor=then)
     assert faster.latency == pytest.approx(400e-9) and slower.latency == pytest.approx(1500e-9)
     assert faster.extra["scale"] == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("fault", [{"sketch": "build_error"}, {"error": ErrorKind.CRASH}])
-def test_an_incumbent_that_fails_scales_nothing(
+def test_an_anchor_that_fails_scales_nothing(
     fault: dict[str, Any], measurer: Callable[..., Measurer]
 ) -> None:
     maker = measurer(runner=RUNNER)
@@ -102,6 +102,6 @@ def test_an_incumbent_that_fails_scales_nothing(
         then = replace(before, schedule=bad(fault["sketch"]))
     else:
         then = replace(before, **fault)
-    (record,) = maker.measure(search_task(), [good(800)], incumbent=then)
+    (record,) = maker.measure(search_task(), [good(800)], anchor=then)
     assert record.latency == pytest.approx(800e-9) and record.extra["scale"] == 1.0
-    assert maker.measure(search_task(), [], incumbent=before) == ()
+    assert maker.measure(search_task(), [], anchor=before) == ()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from engine.records import ErrorKind, MeasureRecord, Schedule
-from tasks.table import best_latency, estimate, expected_gain, task_rows
+from tasks.table import anchor_record, best_latency, estimate, expected_gain, task_rows
 from tests.search.synthetic import SCOPE
 from tests.search.test_table import SEED, TASKS
 
@@ -55,3 +55,15 @@ def test_the_expected_gain_is_a_share_that_grows_with_the_trials() -> None:
     assert expected_gain(TASKS[:3], [[], [], []], 100) is None
     twice = [replace(t, weight=2 * t.weight) for t in TASKS[:3]]
     assert expected_gain(twice, histories, 16) == pytest.approx(little), "a share has no unit"
+
+
+def test_the_anchor_is_the_best_of_the_oldest_round_that_worked() -> None:
+    def row(seconds: float, number: int, run: str, index: int) -> MeasureRecord:
+        return replace(record("k", seconds, number), run_id=run, round_index=index)
+
+    failed = replace(row(1.0, 0, "a", 0), times=(), error=ErrorKind.CRASH)
+    first = [row(3e-3, 1, "a", 4), row(2e-3, 2, "a", 4)]
+    later = [row(1e-3, 3, "a", 5), row(5e-4, 4, "b", 4)]
+    assert anchor_record([]) is None and anchor_record([failed]) is None
+    assert anchor_record([failed, *first]) == first[1]
+    assert anchor_record([failed, *first, *later]) == first[1]
