@@ -10,7 +10,7 @@ Everything is a plain function of the records; only the caches hold state, and o
 
 from engine.search.cost_model import BaseModel, CostModel, Prediction, Predictor, train_base
 from engine.search.evolve import EvolveOptions
-from engine.search.gain import StopRule, converged, predict_gain
+from engine.search.gain import StopRule, converged, predict_gain, predict_total
 from engine.search.model_cache import ModelCache
 from engine.search.objective import Objective, objective, weighted_sum
 from engine.search.population import TaskSpace
@@ -30,7 +30,7 @@ from engine.search.task_scheduler import (
 __all__ = [
     "BaseModel", "Choice", "CostModel", "EvolveOptions", "FeatureTable", "ModelCache", "Objective",
     "Prediction", "Predictor", "Proposal", "Samples", "SchedulerOptions", "StopRule", "TaskSpace",
-    "TaskState", "converged", "objective", "predict_gain", "propose_random",
-    "propose_round", "remaining_gain", "select_search_task", "similar_schedules",
+    "TaskState", "converged", "objective", "predict_gain", "predict_total",
+    "propose_random", "propose_round", "remaining_gain", "select_search_task", "similar_schedules",
     "task_name", "task_states", "train_base", "weighted_sum", "workload_distance",
 ]  # fmt: skip

@@ -22,7 +22,14 @@ import numpy as np
 
 from engine.graph.task import SearchTask
 from engine.records import MeasureRecord
-from engine.search.gain import StopRule, gain_chance, latencies, predict_gain, stalled
+from engine.search.gain import (
+    StopRule,
+    gain_chance,
+    latencies,
+    predict_gain,
+    predict_total,
+    stalled,
+)
 from engine.search.objective import Objective, weighted_sum
 
 
@@ -269,17 +276,10 @@ def remaining_gain(
     more: int,
     objective: Objective | None = None,
 ) -> float:
-    """Seconds of the objective that `more` further trials in all would probably save, if they were
-    shared in proportion to what each task can gain; tasks without a valid trial are left out."""
+    """Seconds of the objective that `more` further trials in all would probably save; tasks without
+    a valid trial are left out."""
     seconds = [latencies(h) for h in histories]
     best = np.array([s.min(initial=np.inf) for s in seconds])
     slope = (objective or weighted_sum(tasks)).slope(best)
     ready = [i for i in range(len(tasks)) if math.isfinite(best[i])]
-    potential = np.array([slope[i] * best[i] * predict_gain(seconds[i], more) for i in ready])
-    if not len(ready) or potential.sum() <= 0:
-        return 0.0
-    shares = potential / potential.sum() * more
-    return float(sum(
-        slope[i] * best[i] * predict_gain(seconds[i], round(share))
-        for i, share in zip(ready, shares.tolist(), strict=True)
-    ))  # fmt: skip
+    return predict_total(slope[ready] * best[ready], [seconds[i] for i in ready], more)
