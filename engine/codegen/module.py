@@ -17,7 +17,7 @@ from engine.target import Target
 if TYPE_CHECKING:
     from llvmlite import binding
 
-_CALL = re.compile(r"call (?:reassoc )?(\S+|<\d+ x \w+>) (@llvm\.[\w.]+)\((.*)\)")
+_CALL = re.compile(r"call (?:reassoc |nsz )?(\S+|<\d+ x \w+>) (@llvm\.[\w.]+)\((.*)\)")
 
 
 @cache

@@ -241,7 +241,7 @@ class NestWriter(NestLoops):
         if masked:
             term = self._mask(term, self._valid_reduced(), vm.literal(REDUCERS[reducer], self.kind))
         combine = {"sum": "add", "prod": "mul"}.get(reducer, reducer)
-        return vm.BINARY[combine](self.e, self.kind, value, term)
+        return vm.BINARY[combine](self.e, self.kind, term, value)
 
     def _valid_reduced(self) -> int:
         assert self.nest.vector is not None

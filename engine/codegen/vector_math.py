@@ -41,10 +41,10 @@ def int_literal(value: int, kind: str) -> str:
     return str(value) if kind == "float" else f"splat (i32 {value})"
 
 
-def intrinsic(e: Emitter, kind: str, name: str, *args: str) -> str:
+def intrinsic(e: Emitter, kind: str, name: str, *args: str, flags: str = "") -> str:
     """Call of llvm.NAME on operands of one type."""
     inside = ", ".join(f"{kind} {a}" for a in args)
-    return e.op(f"call {kind} @llvm.{name}.{suffix(kind)}({inside})")
+    return e.op(f"call {flags}{kind} @llvm.{name}.{suffix(kind)}({inside})")
 
 
 def fma(e: Emitter, kind: str, x: str, y: str, z: str) -> str:
@@ -202,12 +202,12 @@ _ERF_NEAR, _ERF_FAR = _fit_erf()
 
 
 def maximum(e: Emitter, kind: str, x: str, y: str) -> str:
-    """IEEE 754-2019 maximum: NaN if either is NaN."""
-    return intrinsic(e, kind, "maximum", x, y)
+    """NaN if either is NaN; of two zeros any.  `y` waits for one instruction less than `x`."""
+    return intrinsic(e, kind, "maximum", x, y, flags="nsz ")
 
 
 def minimum(e: Emitter, kind: str, x: str, y: str) -> str:
-    return intrinsic(e, kind, "minimum", x, y)
+    return intrinsic(e, kind, "minimum", x, y, flags="nsz ")
 
 
 def clamp_low(e: Emitter, kind: str, x: str, bound: str) -> str:

@@ -113,9 +113,14 @@ class Tiling:
         return tuple(useful[-2:] + vector)
 
     def _reused_along(self, axis: Axis) -> bool:
-        """Whether some operand is the same all along the axis."""
-        found = self.reads
-        return any(not any(i.coeff(axis.name) for i in r.index) for r in found)
+        """Whether some operand is the same all along the axis, or along it and another one at
+        once."""
+        others = {a.name for a in self.space if a is not axis and a.extent > 1}
+        return any(
+            not any(i.coeff(axis.name) for i in r.index)
+            or any(i.coeff(axis.name) and others & set(i.axes) for i in r.index)
+            for r in self.reads
+        )
 
     @cached_property
     def blocked(self) -> tuple[Axis, ...]:
@@ -145,7 +150,7 @@ class Tiling:
             units = self.units(axis)
             values = sorted({b for b in _BLOCKS if b <= units} | {units})
             out.append(Knob(f"{self._prefix}{axis.name}.block", tuple(values)))
-        if len(self.tiled) > 1 and self.reuse:
+        if self.reuse and len(self.tiled) > 1 and self.tiled[-1].name == self.group.vector:
             out += [Knob(self._prefix + "outer", (0, 1)), Knob(self._prefix + "inner", (0, 1))]
         if self.reuse:
             out += self._reduction_knobs()
