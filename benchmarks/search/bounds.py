@@ -24,7 +24,6 @@ from engine.codegen.emitter import Emitter
 from engine.codegen.module import compile_ir, module
 from engine.expr import REDUCERS, Binary, ComputeDag, Expr, Stage, Unary, reads, walk
 from engine.measure.machine import Machine
-from engine.measure.memory import GuardedBuffer
 from engine.runtime.jit import load_object
 from engine.runtime.threads import pool
 from engine.target import Target
@@ -39,9 +38,6 @@ _AHEAD = (1, 2, 4)
 _LOADS = 8
 """The loops are loaded so often, each time elsewhere: on a Zen 3 core the same subtractions and
 multiply-adds go at 36 or at 47 points a nanosecond, depending on where their code lies."""
-_STREAMS = (1, 2, 4, 8)
-_LINE = 16
-"""Floats of a cache line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +83,13 @@ def cost_of(dag: ComputeDag) -> Cost:
     )  # fmt: skip
 
 
-def peaks_of(cost: Cost, points: float, memory: float, machine: Machine, target: Target) -> Peaks:
-    """The machine's figures that matter to a computation; `points` is its `formula_rate`, `memory`
-    the `memory_rate`."""
+def peaks_of(cost: Cost, points: float, machine: Machine, target: Target) -> Peaks:
+    """The machine's figures that matter to a computation; `points` is its `formula_rate`."""
     threads = machine.threads
     room = {"L1": target.l1 * threads, "L2": target.l2 * threads, "L3": target.l3}
     level = next((n for n, size in room.items() if cost.variable_bytes <= size), "")
-    cache = machine.bandwidth[level] if level else memory
+    memory = machine.bandwidth[MEMORY]
+    cache = machine.bandwidth[level or MEMORY]
     return Peaks(points, memory, cache, level or MEMORY)
 
 
@@ -129,22 +125,6 @@ def formula_rate(stage: Stage, target: Target, threads: int) -> float:
     )
 
 
-def memory_rate(target: Target, threads: int) -> float:
-    """Bytes that `threads` threads read from memory in a second: the best of several numbers of
-    streams, as one alone does not keep the memory busy.  The buffer lies in huge pages, as the
-    constants of a measured kernel do."""
-    names = [f"read_{s}" for s in _STREAMS]
-    made = [read_ir(target, s) for s in _STREAMS]
-    code = load_object(compile_ir(module(made, target), target), tuple(names))
-    unit = max(_STREAMS) * _LINE * threads
-    buffer = GuardedBuffer(max(4 * target.l3, 64 << 20) // 4 // unit * unit)
-    buffer.data[:] = 1.0
-    sink = np.zeros(threads * target.lanes, dtype=np.float32)
-    each = buffer.nbytes // 4 // threads
-    table = np.array([sink.ctypes.data, buffer.address, each], dtype=np.uint64)
-    return max(buffer.nbytes / _best(code.address(name), table, threads) for name in names)
-
-
 def formula_ir(
     stage: Stage, target: Target, chains: int, ahead: int = 1, name: str = "formula"
 ) -> str:
@@ -177,34 +157,6 @@ def formula_ir(
     units = e.op("sub i64 %past, %first")
     results = e.loop("turn", "0", e.op(f"mul i64 {units}, {_TURNS}"), start, turn)
     return _region(e, name, kind, target, results[:chains])
-
-
-def read_ir(target: Target, streams: int) -> str:
-    """A region function that reads a thread's part of a buffer in so many streams, one cache line
-    of each in turns."""
-    e, kind = Emitter(), f"<{target.lanes} x float>"
-    base, mine = (
-        e.op(f"load {what}, ptr {e.op(f'getelementptr i64, ptr %args, i64 {slot}')}, align 8")
-        for what, slot in (("ptr", 1), ("i64", 2))
-    )
-    part = e.op(f"udiv i64 {mine}, {streams}")
-    first = e.op(f"mul i64 {mine}, %first")
-    starts = []
-    for stream in range(streams):
-        offset = e.op(f"add i64 {first}, {e.op(f'mul i64 {part}, {stream}')}")
-        starts.append(e.op(f"getelementptr float, ptr {base}, i64 {offset}"))
-
-    def turn(values: list[str]) -> list[str]:
-        out = list(values)
-        for count, (start, at) in enumerate(product(starts, range(0, _LINE, target.lanes))):
-            pointer = e.op(f"getelementptr float, ptr {e.moved('turn', start, _LINE)}, i64 {at}")
-            value = e.op(f"load {kind}, ptr {pointer}, align 4")
-            out[count % len(out)] = e.op(f"fadd {kind} {out[count % len(out)]}, {value}")
-        return out
-
-    turns = e.op(f"udiv i64 {part}, {_LINE}")
-    sums = e.loop("turn", "0", turns, [(kind, "zeroinitializer")] * 4, turn)
-    return _region(e, f"read_{streams}", kind, target, sums)
 
 
 def _region(e: Emitter, name: str, kind: str, target: Target, values: Sequence[str]) -> str:

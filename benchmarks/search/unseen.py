@@ -23,7 +23,6 @@ from benchmarks.search.bounds import (
     bound,
     cost_of,
     formula_rate,
-    memory_rate,
     peaks_of,
 )
 from engine.expr import Axis, ComputeDag, Placeholder, Read, Stage, row_major, var, workload_key
@@ -217,8 +216,8 @@ def _machine(dag: ComputeDag, target: Target, threads: int) -> Peaks:
     """Cores do not share vector units: what one can, each can.  Nobody else measures meanwhile."""
     with machine_lock(None, print):
         points = threads * formula_rate(dag.stages[0], target, 1)
-        memory, machine = memory_rate(target, threads), measure_machine(target, threads)
-    return peaks_of(cost_of(dag), points, memory, machine, target)
+        machine = measure_machine(target, threads)
+    return peaks_of(cost_of(dag), points, machine, target)
 
 
 def _faster(one: Peaks, other: Peaks) -> Peaks:

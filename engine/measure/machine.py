@@ -2,7 +2,8 @@
 
 Out: a `Machine` measured in about a second with generated loops, one for the arithmetic peak
 (enough independent multiply-adds to hide their latency) and one that reads buffers as large as each
-cache level.  The best of several rounds counts; threads run pinned in the fork-join pool.
+cache level, memory in several streams at once since one alone does not keep it busy.  The best of
+several rounds counts; threads run pinned in the fork-join pool.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from engine.codegen.emitter import Emitter
 from engine.codegen.module import compile_ir, module
 from engine.codegen.vector_math import fma, literal
-from engine.runtime.buffers import aligned_zeros
+from engine.measure.memory import GuardedBuffer
 from engine.runtime.jit import load_object
 from engine.runtime.threads import pool
 from engine.target import Target
@@ -28,6 +29,8 @@ _READ_BYTES = 16 << 20
 """Bytes that one call reads at least, in passes over the buffer."""
 _READS = 16
 """Vectors that one turn of the reading loop loads."""
+_STREAMS = (1, 4, 8)
+"""Places of a thread's part of the buffer at which it reads by turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +44,9 @@ class Machine:
 
 def measure_machine(target: Target, threads: int) -> Machine:
     """The peaks of this machine for code like ours (vectors of the target's width)."""
-    code = load_object(
-        compile_ir(module([_peak_ir(target), _read_ir(target)], target), target),
-        ("machine_peak", "machine_read"),
-    )
+    names = {streams: f"machine_read_{streams}" for streams in _STREAMS}
+    made = [_peak_ir(target), *(_read_ir(target, s, name) for s, name in names.items())]
+    code = load_object(compile_ir(module(made, target), target), ("machine_peak", *names.values()))
     parallel = pool().parallel
 
     def run(name: str, args: int) -> Callable[[], None]:
@@ -57,19 +59,20 @@ def measure_machine(target: Target, threads: int) -> Machine:
         "memory": max(4 * target.l3, 64 << 20),
     }  # fmt: skip
     table = np.zeros(4, dtype=np.uint64)
-    sink = aligned_zeros(target.lanes * 64)
+    sink = np.zeros(target.lanes * threads, dtype=np.float32)
     table[2] = sink.ctypes.data
     flops = _flops_of_turn(target) * _FMA_TURNS * threads
     peak = flops / _best(run("machine_peak", table.ctypes.data))
     bandwidth = {}
     for level, size in sizes.items():
-        unit = _READS * target.lanes * 4 * threads
+        unit = _READS * target.lanes * 4 * threads * max(_STREAMS)
         size = max(size // unit, 1) * unit
-        buffer = aligned_zeros(size // 4)
-        buffer[:] = 1.0
+        buffer = GuardedBuffer(size // 4)
+        buffer.data[:] = 1.0
         passes = max(1, _READ_BYTES // size)
-        table[0], table[1], table[3] = buffer.ctypes.data, size // 4 // threads, passes
-        bandwidth[level] = passes * size / _best(run("machine_read", table.ctypes.data))
+        table[0], table[1], table[3] = buffer.address, size // 4 // threads, passes
+        seconds = min(_best(run(name, table.ctypes.data)) for name in names.values())
+        bandwidth[level] = passes * size / seconds
     return Machine(threads, peak, bandwidth)
 
 
@@ -115,25 +118,30 @@ def _peak_ir(target: Target) -> str:
     return _function("machine_peak", e)
 
 
-def _read_ir(target: Target) -> str:
+def _read_ir(target: Target, streams: int, name: str) -> str:
+    """Passes over a thread's part of the buffer, by turns a piece of each of so many streams."""
     e = Emitter()
     kind = f"<{target.lanes} x float>"
     base = e.op("load ptr, ptr %args, align 8")
     slot = e.op("getelementptr i64, ptr %args, i64 1")
     mine = e.op(f"load i64, ptr {slot}, align 8")
-    offset = e.op(f"mul i64 {mine}, %first")
-    start = e.op(f"getelementptr float, ptr {base}, i64 {offset}")
+    own = e.op(f"mul i64 {mine}, %first")
     units = e.op("sub i64 %past, %first")
-    floats = e.op(f"mul i64 {mine}, {units}")
-    turns = e.op(f"udiv i64 {floats}, {_READS * target.lanes}")
+    part = e.op(f"udiv i64 {e.op(f'mul i64 {mine}, {units}')}, {streams}")
+    piece = _READS // streams * target.lanes
+    turns = e.op(f"udiv i64 {part}, {piece}")
+    starts = []
+    for stream in range(streams):
+        offset = e.op(f"add i64 {own}, {e.op(f'mul i64 {part}, {stream}')}")
+        starts.append(e.op(f"getelementptr float, ptr {base}, i64 {offset}"))
     sums = 8
 
     def one_turn(values: list[str]) -> list[str]:
-        at = e.op(f"mul i64 {e.value_of('turn')}, {_READS * target.lanes}")
         out = list(values)
-        for i in range(_READS):
-            offset = e.op(f"add i64 {at}, {i * target.lanes}")
-            pointer = e.op(f"getelementptr float, ptr {start}, i64 {offset}")
+        places = ((s, at) for s in starts for at in range(0, piece, target.lanes))
+        for i, (start, at) in enumerate(places):
+            moved = e.moved("turn", start, piece)
+            pointer = e.op(f"getelementptr float, ptr {moved}, i64 {at}")
             value = e.op(f"load {kind}, ptr {pointer}, align 4")
             out[i % sums] = e.op(f"fadd {kind} {out[i % sums]}, {value}")
         return out
@@ -145,7 +153,7 @@ def _read_ir(target: Target) -> str:
     passes = e.op(f"load i64, ptr {slot}, align 8")
     zeros = [(kind, "zeroinitializer")] * sums
     _store(e, kind, target, e.loop("pass", "0", passes, zeros, one_pass))
-    return _function("machine_read", e)
+    return _function(name, e)
 
 
 def _store(e: Emitter, kind: str, target: Target, values: list[str]) -> None:
