@@ -7,6 +7,7 @@ seconds of each network's layers.  All within the time that the session has.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from statistics import fmean
 
@@ -64,16 +65,20 @@ def selection_seconds(session: TuningSession, candidates: int = CANDIDATES) -> f
         constants = network.lowered.graph.constants.values()
         packing = sum(array.nbytes for array in constants) / _PACKED
         compiling = _FIXED_S + _MORE * build / session.threads + packing
-        total += candidates * (compiling + TURNS * REPEAT * run)
+        total += (candidates + 1) * compiling + (candidates + 2) * TURNS * REPEAT * run
     return total
 
 
-def _time(session: TuningSession, network: Network, candidates: int) -> dict[str, Timed]:
+def _time(session: TuningSession, network: Network, candidates: int) -> Mapping[str, Timed]:
+    """Of the best candidates and of what the selection before this one chose."""
+    keys = list(session.weights[network.name])
+    store, scope, accuracy = session.store, session.scope, session.options.accuracy
     best = {}
-    for key in session.weights[network.name]:
-        top = _top(session.store, key, session.scope, candidates, session.options.accuracy)
-        if top:
-            best[key] = [record.schedule for record in top]
+    for key, winner in best_schedules(store, keys, scope, accuracy).items():
+        top = [record.schedule for record in _top(store, key, scope, candidates, accuracy)]
+        if winner.schedule not in top:
+            top[candidates - 1 :] = [winner.schedule]
+        best[key] = top
     if not best or session.give_up_waiting():
         return {}
     try:
@@ -95,7 +100,14 @@ def _commit(session: TuningSession, timed: list[tuple[str, Timed]]) -> None:
         now = time.time()
         records = [
             MeasureRecord(
-                key, scope, schedule, (seconds,), created=now, extra={"origin": "network"}
+                key,
+                scope,
+                schedule,
+                (seconds,),
+                run_id=session.run_id,
+                round_index=session.round_index,
+                created=now,
+                extra={"origin": "network"},
             )
             for schedule, seconds in pairs
         ]
@@ -126,22 +138,21 @@ _OTHERS = 500
 def best_schedules(
     store: Store, keys: list[str], scope: RecordScope, accuracy: str
 ) -> dict[str, MeasureRecord]:
-    """The best record of each workload: as measured inside a network, else on its own.
+    """The record by which each workload is compiled: the winner of its last selection inside a
+    network, else the best on its own.
 
-    A record that was found after the last selection, and so never tried inside, goes first.
+    A record that was found after the last selection, and so never tried inside, goes first.  Times
+    of two selections are not compared: they are of different minutes.
     """
-    inside = replace(scope, timing_mode=TimingMode.IN_NETWORK)
+    inside = store.outcomes(keys, replace(scope, timing_mode=TimingMode.IN_NETWORK))
     best = {}
     for key in keys:
         alone = _top(store, key, scope, 1, accuracy)
-        tried = _top(store, key, inside, _TRIED, accuracy)
-        known = {record.schedule.key for record in tried}
-        if alone and alone[0].schedule.key not in known:
+        tried = [r for r in inside[key] if r.valid and allowed(r.schedule.sketch, accuracy)]
+        if alone and alone[0].schedule not in [r.schedule for r in tried]:
             best[key] = alone[0]
         elif tried:
-            best[key] = tried[0]
+            last = tried[-1].run_id, tried[-1].round_index
+            rows = [r for r in tried if (r.run_id, r.round_index) == last]
+            best[key] = min(rows, key=lambda r: r.latency)
     return best
-
-
-_TRIED = 64
-"""Schedules of a workload that were tried inside networks, at most."""
