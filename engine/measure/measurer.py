@@ -33,6 +33,9 @@ _log = logging.getLogger(__name__)
 _DEFAULT_MEMORY = 8 << 30
 _MEMORY_SHARE = 0.6
 _MAX_COMPILERS = 16
+_LEAST_SCALE = 0.8
+"""If the anchor is slower than that, the machine was disturbed rather than slow: some candidates had
+undisturbed moments, and would look faster than they are."""
 
 
 class Measurer:
@@ -197,7 +200,9 @@ def beside(work: Callable[[], object] | None) -> Iterator[Callable[[], None]]:
 
 def _scale(anchor: MeasureRecord, now: Result) -> float:
     """What brings this batch's times to those of the anchor's record; 1 if it failed now."""
-    return anchor.latency / min(now.kept) if anchor.valid and now.failed is None else 1.0
+    if not anchor.valid or now.failed is not None:
+        return 1.0
+    return max(anchor.latency / min(now.kept), _LEAST_SCALE)
 
 
 def _check(target: Target, threads: int) -> None:
