@@ -34,8 +34,8 @@ _DEFAULT_MEMORY = 8 << 30
 _MEMORY_SHARE = 0.6
 _MAX_COMPILERS = 16
 _LEAST_SCALE = 0.8
-"""If the anchor is slower than that, the machine was disturbed rather than slow: some candidates had
-undisturbed moments, and would look faster than they are."""
+"""If the anchor is slower than that, the machine was disturbed rather than slow: some candidates
+had undisturbed moments, and would look faster than they are."""
 
 
 class Measurer:
