@@ -107,10 +107,14 @@ class Program:
 
     @property
     def estimate(self) -> float | None:
-        """Seconds: the sum of the steps' estimates, None unless every kernel has one."""
-        found = [s.estimate for s in self.steps if isinstance(s, KernelStep)]
-        known = [e for e in found if e is not None]
-        return sum(known) if len(known) == len(found) else None
+        """Seconds: the sum of the steps' estimates, None unless every kernel that computes has one.
+
+        Kernels that only move data are no search tasks; they count nothing.
+        """
+        kernels = [s for s in self.steps if isinstance(s, KernelStep)]
+        if any(s.estimate is None and s.flops for s in kernels):
+            return None
+        return sum(s.estimate or 0.0 for s in kernels)
 
     def workspace(self, threads: int) -> int:
         """Bytes of scratch memory that the hungriest kernel needs."""

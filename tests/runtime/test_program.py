@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -51,6 +52,15 @@ def test_json_round_trip() -> None:
     assert after == before
     assert after.workspace(3) == 64 + 3 * 128
     assert after.estimate == 1e-5 and after.untuned == () and len(after.host_steps) == 1
+
+
+def test_a_step_that_computes_without_a_record_leaves_no_estimate() -> None:
+    known = program()
+    conv = known.steps[0]
+    assert isinstance(conv, KernelStep)
+    copy, unknown = replace(conv, flops=0, estimate=None), replace(conv, estimate=None)
+    assert replace(known, steps=(conv, copy, conv)).estimate == 2e-5
+    assert replace(known, steps=(conv, copy, unknown)).estimate is None
 
 
 def test_arrays_in_attributes() -> None:
