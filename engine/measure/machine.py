@@ -59,8 +59,8 @@ def measure_machine(target: Target, threads: int) -> Machine:
         "memory": max(4 * target.l3, 64 << 20),
     }  # fmt: skip
     table = np.zeros(4, dtype=np.uint64)
-    sink = np.zeros(target.lanes * threads, dtype=np.float32)
-    table[2] = sink.ctypes.data
+    sink = GuardedBuffer(target.lanes * threads)
+    table[2] = sink.address
     flops = _flops_of_turn(target) * _FMA_TURNS * threads
     peak = flops / _best(run("machine_peak", table.ctypes.data))
     bandwidth = {}
@@ -163,7 +163,7 @@ def _store(e: Emitter, kind: str, target: Target, values: list[str]) -> None:
         total = e.op(f"fadd {kind} {total}, {value}")
     slot = e.op("getelementptr i64, ptr %args, i64 2")
     sink = e.op(f"load ptr, ptr {slot}, align 8")
-    own = e.op(f"mul i64 %thread, {target.lanes * 4}")
+    own = e.op(f"mul i64 %thread, {target.lanes}")
     pointer = e.op(f"getelementptr float, ptr {sink}, i64 {own}")
     e.put(f"store {kind} {total}, ptr {pointer}, align 4")
 
