@@ -28,8 +28,6 @@ FEWEST = 30
 """Further trials below which nothing is asked."""
 TINY, TINY_SAID = 0.01, 0.02
 """A gain below the first is judged right if less than the second was expected."""
-FITTED = frozenset({"bert-base", "mobilenet", "resnet-18-v1", "resnet-50", "squeezenet_v1.1"})
-"""The networks whose runs the constants of the prediction were fitted to."""
 GOAL = Path(__file__).resolve().parents[1] / "GAIN.md"
 NOTES = Path(__file__).with_name("gain_notes.md")
 
@@ -40,6 +38,7 @@ class Check:
 
     network: str
     run: int
+    threads: int
     trials: int
     more: int
     said: float
@@ -72,7 +71,7 @@ def checks(run: Run) -> Iterator[Check]:
                 continue
             said = predict_total(cost, known, then - now) / cost.sum()
             came = 1.0 - run.cost(then).sum() / cost.sum()
-            yield Check(run.network, run.number, now - run.ends[0], then - now, said, came)
+            yield Check(run.network, run.number, run.threads, now - run.ends[0], then - now, said, came)
 
 
 def _at(ends: Sequence[int], count: float) -> int:
@@ -120,8 +119,8 @@ def report(views: dict[str, Sequence[Check]]) -> str:
 
 def _groups(found: Sequence[Check]) -> Iterator[tuple[str, Sequence[Check]]]:
     yield "all", found
-    for name, fitted in (("networks fitted to", True), ("other networks", False)):
-        yield name, [c for c in found if (c.network in FITTED) == fitted]
+    for threads in sorted({c.threads for c in found}):
+        yield f"threads: {threads}", [c for c in found if c.threads == threads]
     for name, low, high in (("up to 150 further trials", 0, 150), ("151 to 300", 150, 300),
                             ("more than 300", 300, 10**9)):  # fmt: skip
         yield name, [c for c in found if low < c.more <= high]

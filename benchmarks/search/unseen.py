@@ -286,7 +286,8 @@ _TEXT = """No operator of the project computes these: each is declared in
 arithmetic as fast as the vector units take the formula's instructions from registers, constants
 once from memory (they are cold), or inputs and outputs once from the cache that holds them all.
 *Share* is the bound divided by the best candidate's time. The best five candidates were timed once
-more in turns after the last trial, and the machine before the first and after that.
+more in turns after the last trial, and the machine before the first and after that; a share above
+100% says that both of these were disturbed.
 """
 
 

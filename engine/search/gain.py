@@ -48,17 +48,17 @@ class StopRule:
 
 @dataclass(frozen=True, slots=True)
 class PaceLaw:
-    """Constants of `predict_total`: a middle of what recorded runs ask for (benchmarks/GAIN.md)."""
+    """Constants of `predict_total`, fitted to recorded runs (benchmarks/GAIN.md)."""
 
     first_round: int = 10
     """Trials of a task before its pace is observed."""
-    pace: float = 0.25
+    pace: float = 0.15
     """Log gain per e-fold of trials that other runs showed."""
-    prior: float = 0.2
+    prior: float = 0.1
     """How much that counts: 1 is as much as tasks with very many trials."""
-    pooling: float = 4.0
+    pooling: float = 2.0
     """How much the target's mean pace counts in each task's; unit as above."""
-    slowing: float = 0.25
+    slowing: float = 0.8
     """The exponent s by which the pace falls with further trials."""
 
 

@@ -27,11 +27,11 @@ def power_law(trials: int, pace: float, best: float = 1e-3) -> np.ndarray:
 
 
 def recorded() -> Run:
-    """1000 trials of resnet-18-v1, timed before rounds were scaled to the best so far."""
+    """1000 trials of squeezenet_v1.1."""
     data = json.loads(RECORDED.read_text())
     rounds = data["rounds"]
     return Run(
-        "resnet-18-v1", 1, np.array(data["weights"], float),
+        "squeezenet_v1.1", 1, 2, np.array(data["weights"], float),
         np.concatenate([[task] * len(times) for task, times in rounds]),
         np.array([1e-6 * t if t else np.inf for _, times in rounds for t in times]),
         (0, *np.cumsum([len(times) for _, times in rounds]).tolist()),
@@ -85,7 +85,7 @@ def test_the_total_is_bounded_and_grows_with_the_trials() -> None:
 
 
 def test_tiny_gains_are_judged_absolutely() -> None:
-    check = Check("n", 1, 0, 100, said=0.015, came=0.001)
+    check = Check("n", 1, 2, 0, 100, said=0.015, came=0.001)
     assert check.tiny and check.right
     assert not replace(check, said=0.021).right
     assert not replace(check, came=0.04).right and replace(check, came=0.03).right
