@@ -71,7 +71,9 @@ def checks(run: Run) -> Iterator[Check]:
                 continue
             said = predict_total(cost, known, then - now) / cost.sum()
             came = 1.0 - run.cost(then).sum() / cost.sum()
-            yield Check(run.network, run.number, run.threads, now - run.ends[0], then - now, said, came)
+            yield Check(
+                run.network, run.number, run.threads, now - run.ends[0], then - now, said, came
+            )
 
 
 def _at(ends: Sequence[int], count: float) -> int:

@@ -100,7 +100,8 @@ def _replay(
     place = {key: i for i, key in enumerate(weights)}
     ends = [i for i in own if i == 0 or _turn(records[i - 1]) != _turn(records[i])]
     return Run(
-        "+".join(run.networks), number, run.scope.threads, np.array(list(weights.values()), np.float64),
+        "+".join(run.networks), number, run.scope.threads,
+        np.array(list(weights.values()), np.float64),
         np.array([place[r.workload_key] for r in records]),
         np.array([_latency(r, scaled) for r in records]), (*ends, len(records)),
     )  # fmt: skip
