@@ -201,10 +201,9 @@ class Worker:
         if self._rss() > self.setup.memory_limit:
             limit = self.setup.memory_limit >> 20
             return self._end(ErrorKind.OUT_OF_MEMORY, f"used more than {limit} MiB")
+        if self._stopped():  # once it goes on it has all its time again
+            self.job.deadline = time.monotonic() + self.job.seconds
         if time.monotonic() < self.job.deadline:
-            return None
-        if self._stopped():
-            self.postpone(self.job.seconds)
             return None
         timeouts = {"Compile": ErrorKind.COMPILE_TIMEOUT, "Time": ErrorKind.RUN_TIMEOUT}
         kind = timeouts.get(self.job.message_kind, ErrorKind.MACHINE_FAULT)
