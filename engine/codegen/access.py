@@ -134,14 +134,8 @@ class Memory:
         ordered = sorted(symbolic, key=lambda t: self._depth(t[0]))
         value = str(const)
         for name, coeff in ordered:
-            value = self.e.hoisted([name], f"add nsw i64 {value}, {self._scaled(name, coeff)}")
+            value = self.e.hoisted([name], f"add nsw i64 {value}, {self.e.scaled(name, coeff)}")
         return value
-
-    def _scaled(self, variable: str, coeff: int) -> str:
-        source = self.e.value_of(variable)
-        if coeff == 1:
-            return source
-        return self.e.hoisted([variable], f"mul nsw i64 {source}, {coeff}")
 
     def pointer(self, buffer: str, symbolic: Symbolic) -> str:
         """Pointer to the element at the symbolic part of an offset."""

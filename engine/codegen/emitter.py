@@ -56,16 +56,22 @@ class Emitter:
         self.label = label
 
     def moved(self, variable: str, pointer: str, floats: int) -> str:
-        """The pointer `floats` times the loop variable further on."""
+        """The pointer `floats` times the loop variable further on.
+
+        A counted loop carries it from turn to turn, which is cheaper than to compute it anew.
+        """
         scope = next(s for s in reversed(self.scopes) if s.variable == variable)
         if not scope.counted:
-            value = self.value_of(variable)
-            if floats != 1:
-                value = self.hoisted([variable], f"mul nsw i64 {value}, {floats}")
-            return self.hoisted([variable], f"getelementptr float, ptr {pointer}, i64 {value}")
+            step = self.scaled(variable, floats)
+            return self.hoisted([variable], f"getelementptr float, ptr {pointer}, i64 {step}")
         if (pointer, floats) not in scope.moving:
             scope.moving[pointer, floats] = self.fresh("m")
         return scope.moving[pointer, floats]
+
+    def scaled(self, variable: str, factor: int) -> str:
+        """SSA i64 of a loop variable times a constant."""
+        value = self.value_of(variable)
+        return value if factor == 1 else self.hoisted([variable], f"mul nsw i64 {value}, {factor}")
 
     def hoisted(self, variables: Sequence[str], instruction: str) -> str:
         """`%name = instruction`, once, at the entry of the innermost loop that defines one of
@@ -117,7 +123,7 @@ class Emitter:
         results = body(list(values))
         self.scopes.pop()
         steps = {}
-        for (pointer, floats), value in scope.moving.items():
+        for (pointer, floats), value in scope.moving.items():  # `asm`: out of LLVM's sight
             step = self.op(f"getelementptr float, ptr {value}, i64 {floats}")
             steps[pointer, floats] = self.op(f'call ptr asm "", "=r,0"(ptr {step})')
         count = self.op(f"add nuw nsw i64 {name}, 1")

@@ -202,7 +202,7 @@ _ERF_NEAR, _ERF_FAR = _fit_erf()
 
 
 def maximum(e: Emitter, kind: str, x: str, y: str) -> str:
-    """NaN if either is NaN; of two zeros any.  `y` waits for one instruction less than `x`."""
+    """NaN if either is NaN; of two zeros any."""
     return intrinsic(e, kind, "maximum", x, y, flags="nsz ")
 
 
