@@ -10,27 +10,25 @@ candidate is timed, inputs and outputs from the smallest cache that holds them t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from math import prod
-from time import perf_counter
 
 import numpy as np
-from numpy.typing import NDArray
 
 from engine.codegen import vector_math as vm
 from engine.codegen.emitter import Emitter
 from engine.codegen.module import compile_ir, module
 from engine.expr import REDUCERS, Binary, ComputeDag, Expr, Stage, Unary, reads, walk
-from engine.measure.machine import Machine
+from engine.measure.machine import Machine, best_seconds, finished_region
+from engine.measure.memory import GuardedBuffer
 from engine.runtime.jit import load_object
 from engine.runtime.threads import pool
 from engine.target import Target
 
 ARITHMETIC, MEMORY, CACHE = "arithmetic", "memory", "cache"
 _TURNS = 1 << 16
-_ROUNDS = 15
 _CHAINS = (8, 10, 12, 20)
 """Accumulators of the loop: latency wants many, registers allow few.  The fastest counts."""
 _AHEAD = (1, 2, 4)
@@ -114,12 +112,13 @@ def formula_rate(stage: Stage, target: Target, threads: int) -> float:
     }
     made = [formula_ir(stage, target, *form, name) for name, form in forms.items()]
     image = compile_ir(module(made, target), target)
-    sink = np.zeros(threads * target.lanes, dtype=np.float32)
-    table = np.array([sink.ctypes.data], dtype=np.uint64)
+    sink = GuardedBuffer(threads * target.lanes)
+    table = np.array([0, 0, sink.address], dtype=np.uint64)
+    run, args = pool().parallel, table.ctypes.data
     work = threads * target.lanes * _TURNS
     loads = [load_object(image, tuple(forms)) for _ in range(_LOADS)]
     return max(
-        work * chains / _best(code.address(name), table, threads)
+        work * chains / best_seconds(partial(run, code.address(name), args, threads, threads))
         for name, (chains, _) in forms.items()
         for code in loads
     )
@@ -156,20 +155,7 @@ def formula_ir(
     start = [(kind, vm.literal(1.0 + i / 64, kind)) for i in range(chains + len(operands))]
     units = e.op("sub i64 %past, %first")
     results = e.loop("turn", "0", e.op(f"mul i64 {units}, {_TURNS}"), start, turn)
-    return _region(e, name, kind, target, results[:chains])
-
-
-def _region(e: Emitter, name: str, kind: str, target: Target, values: Sequence[str]) -> str:
-    """The function's text; the sum of the values goes to the thread's part of the sink."""
-    total = values[0]
-    for value in values[1:]:
-        total = e.op(f"fadd {kind} {total}, {value}")
-    sink = e.op("load ptr, ptr %args, align 8")
-    own = e.op(f"mul i64 %thread, {target.lanes * 4}")
-    e.put(f"store {kind} {total}, ptr {e.op(f'getelementptr i8, ptr {sink}, i64 {own}')}, align 4")
-    e.put("ret void")
-    head = f"define void @{name}(ptr %args, i64 %thread, i64 %first, i64 %past) #0"
-    return f"{head} {{\n{e.text()}\n}}\n"
+    return finished_region(e, name, target, results[:chains])
 
 
 def _hidden(e: Emitter, kind: str, value: str) -> str:
@@ -217,13 +203,3 @@ def _instruction(e: Emitter, kind: str, op: str, x: str, y: str) -> str:
         lanes = kind.replace("float", "i1")
         return e.op(f"select {lanes} {flags}, {kind} {x}, {kind} {y}")
     return e.op(f"f{op} {kind} {x}, {y}")
-
-
-def _best(function: int, table: NDArray[np.uint64], threads: int) -> float:
-    """Seconds of one call on all threads: the minimum over rounds."""
-    seconds = []
-    for _ in range(_ROUNDS):
-        start = perf_counter()
-        pool().parallel(function, table.ctypes.data, threads, threads)
-        seconds.append(perf_counter() - start)
-    return min(seconds)

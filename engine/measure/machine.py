@@ -8,7 +8,7 @@ several rounds counts; threads run pinned in the fork-join pool.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -62,7 +62,7 @@ def measure_machine(target: Target, threads: int) -> Machine:
     sink = GuardedBuffer(target.lanes * threads)
     table[2] = sink.address
     flops = _flops_of_turn(target) * _FMA_TURNS * threads
-    peak = flops / _best(run("machine_peak", table.ctypes.data))
+    peak = flops / best_seconds(run("machine_peak", table.ctypes.data))
     bandwidth = {}
     for level, size in sizes.items():
         unit = _READS * target.lanes * 4 * threads * max(_STREAMS)
@@ -71,12 +71,12 @@ def measure_machine(target: Target, threads: int) -> Machine:
         buffer.data[:] = 1.0
         passes = max(1, _READ_BYTES // size)
         table[0], table[1], table[3] = buffer.address, size // 4 // threads, passes
-        seconds = min(_best(run(name, table.ctypes.data)) for name in names.values())
+        seconds = min(best_seconds(run(name, table.ctypes.data)) for name in names.values())
         bandwidth[level] = passes * size / seconds
     return Machine(threads, peak, bandwidth)
 
 
-def _best(call: Callable[[], None]) -> float:
+def best_seconds(call: Callable[[], None]) -> float:
     """Seconds of one call: the minimum over rounds of enough calls to be read by the clock."""
     calls, best = 1, float("inf")
     call()
@@ -114,8 +114,7 @@ def _peak_ir(target: Target) -> str:
     units = e.op("sub i64 %past, %first")
     turns = e.op(f"mul i64 {units}, {_FMA_TURNS}")
     results = e.loop("turn", "0", turns, start, body)
-    _store(e, kind, target, results)
-    return _function("machine_peak", e)
+    return finished_region(e, "machine_peak", target, results)
 
 
 def _read_ir(target: Target, streams: int, name: str) -> str:
@@ -152,12 +151,14 @@ def _read_ir(target: Target, streams: int, name: str) -> str:
     slot = e.op("getelementptr i64, ptr %args, i64 3")
     passes = e.op(f"load i64, ptr {slot}, align 8")
     zeros = [(kind, "zeroinitializer")] * sums
-    _store(e, kind, target, e.loop("pass", "0", passes, zeros, one_pass))
-    return _function(name, e)
+    results = e.loop("pass", "0", passes, zeros, one_pass)
+    return finished_region(e, name, target, results)
 
 
-def _store(e: Emitter, kind: str, target: Target, values: list[str]) -> None:
-    """Keeps the results alive: the sum of all goes to this thread's part of the sink."""
+def finished_region(e: Emitter, name: str, target: Target, values: Sequence[str]) -> str:
+    """The text of a region whose body is `e`; the sum of the vectors is stored to keep them alive:
+    to the thread's own vector of the buffer that the third entry of `args` points to."""
+    kind = f"<{target.lanes} x float>"
     total = values[0]
     for value in values[1:]:
         total = e.op(f"fadd {kind} {total}, {value}")
@@ -166,10 +167,6 @@ def _store(e: Emitter, kind: str, target: Target, values: list[str]) -> None:
     own = e.op(f"mul i64 %thread, {target.lanes}")
     pointer = e.op(f"getelementptr float, ptr {sink}, i64 {own}")
     e.put(f"store {kind} {total}, ptr {pointer}, align 4")
-
-
-def _function(name: str, e: Emitter) -> str:
-    """A region of as many units as there are threads."""
     e.put("ret void")
     head = f"define void @{name}(ptr %args, i64 %thread, i64 %first, i64 %past) #0"
     return f"{head} {{\n{e.text()}\n}}\n"
