@@ -50,13 +50,15 @@ def time_in_network(
     that length: fewer candidates of each workload are tried then, in fewer turns, and the winners
     are not timed again.
     """
+    began = time.monotonic()
     variants = _variants(lowered, candidates, threads, jobs, too_long)
     if not variants:
         return {}
+    compiling = (time.monotonic() - began) / len(variants)
     run = _Runs(threads, turns, repeat, too_long)
     found = ranked(run(variants), candidates)
     winners = {key: pairs[0][0] for key, pairs in found.items()}
-    if all(winners[key] == candidates[key][0] for key in winners) or too_long(2.0 * run.took):
+    if all(winners[key] == candidates[key][0] for key in winners) or too_long(compiling + run.took):
         return found
     final = compile_network(lowered, winners, threads=threads, jobs=jobs)
     again = ranked(run([variants[0], final]), candidates)
