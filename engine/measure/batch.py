@@ -150,7 +150,7 @@ class Batch:
         self._name = task.workload.anchor
 
     def run(
-        self, schedules: Sequence[Schedule], always: int = 0, built: Callable[[], object] = int
+        self, schedules: Sequence[Schedule], always: int, built: Callable[[], object]
     ) -> list[Result]:
         """A result for each; the first `always` of them are timed in every pass.
 

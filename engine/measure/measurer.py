@@ -38,6 +38,10 @@ _LEAST_SCALE = 0.8
 had undisturbed moments, and would look faster than they are."""
 
 
+def _nothing() -> None:
+    """Done beside building by default."""
+
+
 class Measurer:
     """The worker processes of one tuner; use as a context manager.
 
@@ -104,7 +108,7 @@ class Measurer:
         round_index: int = 0,
         predicted: Sequence[float | None] | None = None,
         anchor: MeasureRecord | None = None,
-        meanwhile: Callable[[], object] | None = None,
+        meanwhile: Callable[[], object] = _nothing,
     ) -> tuple[MeasureRecord, ...]:
         """A record per schedule, in order; failures are records too.
 
@@ -113,7 +117,7 @@ class Measurer:
         shared machine compare, as long as all rounds have the same anchor.
 
         `meanwhile` is called in a thread of its own while candidates are built; timing begins when
-        both are done.  It must not raise; if it does, that is logged.
+        both are done.  What it raises goes to the debug log alone: no measurement is lost by it.
 
         Threads and timing mode are this measurer's, whatever the task says.  Holds the machine's
         measuring lock meanwhile.  Raises BusyError if `give_up` ended the wait for it, NoctuneError
@@ -128,7 +132,7 @@ class Measurer:
             self._fleet.rest()
             known = [anchor.schedule] if anchor and schedules else []
             try:
-                with beside(meanwhile) as join:
+                with _beside(meanwhile) as join:
                     results = batch.run([*known, *schedules], always=len(known), built=join)
             except BaseException:
                 self._fleet.cancel()
@@ -179,16 +183,15 @@ class Measurer:
 
 
 @contextmanager
-def beside(work: Callable[[], object] | None) -> Iterator[Callable[[], None]]:
+def _beside(work: Callable[[], object]) -> Iterator[Callable[[], None]]:
     """Does `work` in a thread of its own; gives a function that waits for its end, as leaving the
     context does."""
 
     def run() -> None:
         try:
-            if work is not None:
-                work()
+            work()
         except Exception:
-            _log.exception("what was to be done beside building failed")
+            _log.debug("what was to be done beside building failed", exc_info=True)
 
     thread = threading.Thread(target=run, name="noctune-beside", daemon=True)
     thread.start()
