@@ -98,7 +98,8 @@ def test_second_ends_at_once() -> None:
     try:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
-        assert "Stopping" in process.stdout.readline()
+        said = process.stdout.readline()
+        assert "Stopping" in said, process.communicate(timeout=30)
         assert process.stdout.readline() == "asked to stop\n"
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)
