@@ -96,7 +96,8 @@ class ScriptedFleet:
 def run(
     fleet: ScriptedFleet, schedules: list[Schedule], options: MeasureOptions = OPTIONS
 ) -> list[Result]:
-    return Batch(fleet, Memory(), search_task(), options, print).run(schedules)  # type: ignore[arg-type]
+    batch = Batch(fleet, Memory(), search_task(), options, print)  # type: ignore[arg-type]
+    return batch.run(schedules, always=0, built=int)
 
 
 def records(results: list[Result], schedules: list[Schedule]) -> list[Any]:
@@ -119,7 +120,7 @@ def test_the_first_few_are_in_every_pass_however_slow() -> None:
     fleet = ScriptedFleet(lambda delay, turn: float(delay))
     schedules = [good(50), good(10), good(12), good(11)]
     batch = Batch(fleet, Memory(), search_task(), OPTIONS, print)  # type: ignore[arg-type]
-    results = batch.run(schedules, always=1)
+    results = batch.run(schedules, always=1, built=int)
     assert [len(r.samples) for r in results] == [5, 5, 3, 5]
 
 
@@ -132,7 +133,7 @@ def test_hopeless_candidates_get_one_pass() -> None:
 def test_what_was_among_the_best_is_not_compiled_again() -> None:
     fleet, memory = ScriptedFleet(lambda delay, turn: float(delay)), Memory()
     for schedules in ([good(3), good(1), good(2)], [good(1), good(4)]):
-        Batch(fleet, memory, search_task(), OPTIONS, print).run(schedules)  # type: ignore[arg-type]
+        run(fleet, schedules, memory=memory)
     compiled = [entry for entry in fleet.log if entry.startswith("compile")]
     assert compiled == ["compile 3", "compile 1", "compile 2", "compile 4"]
 
