@@ -94,9 +94,13 @@ class ScriptedFleet:
 
 
 def run(
-    fleet: ScriptedFleet, schedules: list[Schedule], options: MeasureOptions = OPTIONS
+    fleet: ScriptedFleet,
+    schedules: list[Schedule],
+    options: MeasureOptions = OPTIONS,
+    memory: Memory | None = None,
 ) -> list[Result]:
-    batch = Batch(fleet, Memory(), search_task(), options, print)  # type: ignore[arg-type]
+    memory = Memory() if memory is None else memory
+    batch = Batch(fleet, memory, search_task(), options, print)  # type: ignore[arg-type]
     return batch.run(schedules, always=0, built=int)
 
 
