@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-GENERATOR_VERSION = "5"
+GENERATOR_VERSION = "6"
 """Changes whenever the code generator makes other machine code of the same schedule."""
 
 

@@ -29,9 +29,10 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`flat` is the offset in floats over sub-loops; None if blocks and index do not line up, then
-    `index` is evaluated dimension by dimension.
+    """`flat` is the offset in floats over sub-loops, `lane` its step from lane to lane; None if
+    blocks and index do not line up, then `index` is evaluated dimension by dimension.
 
+    `ragged`: a guard may hold for some lanes and not for others.
     `padded`: a store may put zeros where the vector runs over the end of its axis, since there
     is nothing but the last block's padding.
     """
@@ -42,7 +43,13 @@ class Address:
     flat: Affine | None
     lane: int
     guards: tuple[Guard, ...]
+    ragged: bool
     padded: bool = False
+
+    @property
+    def even(self) -> bool:
+        """Whether the lanes are equally far apart, and all inside or all outside."""
+        return self.flat is not None and not self.ragged
 
 
 def resolve(
@@ -71,9 +78,8 @@ def resolve(
             guards.append(Guard(over, -before, size + after))
     flat = _flatten(layout, index, counts)
     lane = flat.coeff(LANE) if flat is not None else -1
-    if any(g.index.coeff(LANE) for g in guards):
-        flat, lane = None, -1
-    return Address(buffer, layout, tuple(index), flat, lane, tuple(guards))
+    ragged = any(g.index.coeff(LANE) for g in guards)
+    return Address(buffer, layout, tuple(index), flat, lane, tuple(guards), ragged)
 
 
 def _flatten(layout: Layout, index: Sequence[Affine], counts: Mapping[str, int]) -> Affine | None:
@@ -179,13 +185,17 @@ class Memory:
         return self.at(self.pointer(buffer, symbolic), const)
 
     def lane_location(self, address: Address, lane: int) -> tuple[str, str | bool]:
-        """Pointer and inside-condition of one lane, computed dimension by dimension."""
+        """Pointer and inside-condition of one lane."""
+        inside = self.inside(address, lane)
+        if address.flat is not None:
+            symbolic, const = self.split(address.flat)
+            return self.element(address.buffer, symbolic, const + lane * address.lane), inside
         layout = address.layout
         offset = str(layout.offset)
         for dim, affine in enumerate(address.index):
             value = self.integer(*self.split(_at_lane(affine, lane)))
             offset = self._add_dimension(layout, dim, value, offset)
-        return self.at(self.bases[address.buffer], offset), self.inside(address, lane)
+        return self.at(self.bases[address.buffer], offset), inside
 
     def _all(self, conditions: Sequence[str]) -> str | Literal[True]:
         """The conjunction of SSA conditions; True for none."""

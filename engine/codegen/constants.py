@@ -12,7 +12,8 @@ from engine.expr import ComputeDag
 from engine.space.winograd import TILES, weight_transform
 
 TRANSFORMS: dict[str, Callable[[NDArray[np.float32]], NDArray[np.float32]]] = {
-    algorithm: partial(weight_transform, tile) for algorithm, tile in TILES.items()
+    algorithm: partial(weight_transform, tile, window)
+    for algorithm, (tile, window) in TILES.items()
 }
 """Name in `Placeholder.derive` -> the transform."""
 

@@ -272,7 +272,7 @@ class NestWriter(NestLoops):
         env = self.envs[stage.name]
         place = tuple(i.substitute(env) for i in stage.store_index)
         address = self._store_address(stage.name, place)
-        inside = self.memory.inside(address) if address.flat is not None else True
+        inside = self.memory.inside(address) if address.even else True
         if inside is False:
             return
         if inside is True:
@@ -302,7 +302,7 @@ class NestWriter(NestLoops):
 
     def _store_at(self, address: Address, value: str) -> None:
         lanes, valid, kind = self.values.lanes, self.values.valid, self.values.kind
-        if address.flat is None or (address.lane != 1 and lanes > 1):
+        if not address.even or (address.lane != 1 and lanes > 1):
             self._scatter(address, value)
             return
         pointer = self.memory.location(address)

@@ -162,13 +162,14 @@ class Values:
         address = self._address(read, env)
         index = address.index if address.flat is None else (address.flat,)
         place = tuple([self.m.split(i) for i in index])
-        key = (address.buffer, address.guards, place, self.valid, read.fill, self.kind)
+        bounded = tuple([self.m.split(g.index) for g in address.guards])
+        key = (address.buffer, address.guards, place, bounded, self.valid, read.fill, self.kind)
         value = self._memo.get(key)
         if value is None:
-            if address.flat is None or address.lane not in (0, 1):
-                value = self._gather(address, read.fill)
-            else:
+            if address.even and address.lane in (0, 1):
                 value = self._load_now(address, read.fill, *place[0])
+            else:
+                value = self._gather(address, read.fill)
             self._memo[key] = value
         return self.text(value)
 

@@ -50,7 +50,7 @@ def leaves(index: Sequence[Affine], axes: Sequence[Axis], sizes: Sequence[int]) 
 
 def _attrs(
     kernel: Sequence[int],
-    stride: int = 1,
+    stride: Sequence[int] | int = 1,
     pads: Sequence[int] | int = 0,
     dilation: int = 1,
     group: int = 1,
@@ -58,7 +58,7 @@ def _attrs(
     n = len(kernel)
     return {
         "kernel_shape": tuple(kernel),
-        "strides": (stride,) * n,
+        "strides": (stride,) * n if isinstance(stride, int) else tuple(stride),
         "dilations": (dilation,) * n,
         "pads": (pads,) * 2 * n if isinstance(pads, int) else tuple(pads),
         "group": group,
@@ -75,6 +75,9 @@ _CASES = (
     Case(((2, 6, 7, 9), (6, 1, 3, 3)), _attrs((3, 3), 2, 1, group=6), constant=(1,)),
     Case(((1, 3, 11), (4, 3, 5)), _attrs((5,), 2, 2), constant=(1,)),
     Case(((1, 3, 5, 6, 7), (4, 3, 3, 3, 3)), _attrs((3, 3, 3), 1, 1), constant=(1,)),
+    Case(((1, 3, 13, 20), (20, 3, 7, 7)), _attrs((7, 7), 2, 3), constant=(1,)),
+    Case(((1, 16, 12, 15), (5, 16, 3, 3)), _attrs((3, 3), 2, 1), constant=(1,)),
+    Case(((1, 3, 4, 9, 16), (4, 3, 3, 7, 7)), _attrs((3, 7, 7), (1, 2, 2), 3), constant=(1,)),
     Case(((1, 3, 6, 5), (4, 3, 3, 3)), _attrs((3, 3), pads=1)),
 )
 

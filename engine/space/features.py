@@ -67,7 +67,8 @@ def features(sketch: Sketch, matrix: NDArray[np.int64]) -> NDArray[np.float32]:
 
 
 def _tile_of(algorithm: str) -> float:
-    return float(max(TILES.get(algorithm.partition(".")[0], (0, 0))))
+    found = TILES.get(algorithm.partition(".")[0])
+    return float(max(found[0])) if found else 0.0
 
 
 def _group(tiling: Tiling, columns: Columns, n: int) -> dict[str, Floats | float]:

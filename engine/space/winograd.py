@@ -11,12 +11,17 @@ Convolutional Neural Networks", 2015; `engine.space.filtering` has the matrices)
 
 Along an axis with one tap m is 1 and nothing changes.  In three dimensions the depth is summed
 directly: V is made for every input slice `d`, and M also sums over the kernel's depth.
+
+A window with stride s is a sum of s s' windows with stride 1 over the input's phases: element
+s i + e of an axis is element i of phase e, and of r taps each phase has ceil(r / s), some of them
+zero.  A phase's channels are as good as other channels, so that `ic` runs through all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,48 +31,73 @@ from engine.space.filtering import filtering
 
 Tile = tuple[int, int]
 
-_ERRORS: dict[Tile, dict[Tile, float]] = {
-    (3, 3): {(2, 2): 2e-6, (4, 4): 2e-5},
-    (5, 5): {(2, 2): 2e-5},
-    (1, 3): {(1, 2): 2e-6, (1, 4): 5e-6},
-    (3, 1): {(2, 1): 2e-6, (4, 1): 5e-6},
-    (1, 5): {(1, 2): 5e-6, (1, 4): 5e-6},
-    (5, 1): {(2, 1): 5e-6, (4, 1): 5e-6},
-    (1, 7): {(1, 2): 5e-6, (1, 4): 2e-5},
-    (7, 1): {(2, 1): 5e-6, (4, 1): 2e-5},
+
+class Window(NamedTuple):
+    """The last two axes of a convolution."""
+
+    taps: Tile
+    strides: Tile = (1, 1)
+
+    @property
+    def phase_taps(self) -> Tile:
+        """Taps of the window over each phase of the input."""
+        down, along = (-(-r // s) for r, s in zip(self.taps, self.strides, strict=True))
+        return down, along
+
+
+_ERRORS: dict[Window, dict[Tile, float]] = {
+    Window((3, 3)): {(2, 2): 2e-6, (4, 4): 2e-5},
+    Window((5, 5)): {(2, 2): 2e-5},
+    Window((1, 3)): {(1, 2): 2e-6, (1, 4): 5e-6},
+    Window((3, 1)): {(2, 1): 2e-6, (4, 1): 5e-6},
+    Window((1, 5)): {(1, 2): 5e-6, (1, 4): 5e-6},
+    Window((5, 1)): {(2, 1): 5e-6, (4, 1): 5e-6},
+    Window((1, 7)): {(1, 2): 5e-6, (1, 4): 2e-5},
+    Window((7, 1)): {(2, 1): 5e-6, (4, 1): 2e-5},
+    Window((3, 3), (2, 2)): {(4, 4): 2e-5},
+    Window((7, 7), (2, 2)): {(4, 4): 2e-5},
 }
-"""Taps of a window -> tiles of outputs -> bound on a layer's error relative to its largest output.
+"""Window -> tiles of outputs -> bound on a layer's error relative to its largest output.
 
 Seen with normal data: 9e-7 and 1.4e-5 for 3x3, 7e-6 for 5x5; 4e-7 and 2e-6 for 3 taps, 2e-6 twice
-for 5, 2e-6 and 1e-5 for 7.
+for 5, 2e-6 and 1e-5 for 7; 8e-6 and 1.1e-5 for 3x3 and 7x7 with stride 2.
 """
 
 BOUND = {"strict": 0.0, "default": 1e-4, "fast": 1e-3}
 
 
-def algorithm_of(tile: Tile, taps: Tile) -> str:
-    """ "winograd4" for tiles of 4 x 4 outputs of 3x3 windows, else like "winograd1x4of1x7"."""
-    if taps == (3, 3):
+def algorithm_of(tile: Tile, window: Window) -> str:
+    """ "winograd4" for tiles of 4 x 4 outputs of 3x3 windows, else like "winograd1x4of1x7", with
+    strides like "winograd4x4of7x7s2x2"."""
+    if window == Window((3, 3)):
         return f"winograd{tile[0]}"
-    return "winograd{}x{}of{}x{}".format(*tile, *taps)
+    name = "winograd{}x{}of{}x{}".format(*tile, *window.taps)
+    return name if window.strides == (1, 1) else name + "s{}x{}".format(*window.strides)
 
 
-TILES = {algorithm_of(tile, taps): tile for taps, tiles in _ERRORS.items() for tile in tiles}
-"""Algorithm -> its tile of outputs."""
-ERROR = {
-    algorithm_of(tile, taps): error
-    for taps, tiles in _ERRORS.items()
-    for tile, error in tiles.items()
+TILES = {
+    algorithm_of(tile, window): (tile, window)
+    for window, tiles in _ERRORS.items()
+    for tile in tiles
 }
+"""Algorithm -> its tile of outputs, and its window."""
+ERROR = {algorithm: _ERRORS[window][tile] for algorithm, (tile, window) in TILES.items()}
 """Algorithm -> bound on its error."""
 
 
-def weight_transform(tile: Tile, weight: NDArray[np.float32]) -> NDArray[np.float32]:
-    """U[x, y, (kd,) ic, oc] of weights [oc, ic, (kd,) kh, kw], computed in float64."""
-    taps = [np.array(filtering(m, r).taps) for m, r in zip(tile, weight.shape[-2:], strict=True)]
-    form = "xa,oiab,yb->xyio" if weight.ndim == 4 else "xa,oidab,yb->xydio"
-    out = np.einsum(form, taps[0], weight.astype(np.float64), taps[1], optimize=True)
-    return np.ascontiguousarray(out, dtype=np.float32)
+def weight_transform(
+    tile: Tile, window: Window, weight: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """U[x, y, (kd,) ic, oc] of weights [oc, ic, (kd,) kh, kw], computed in float64; `ic` runs
+    through the channels of all phases."""
+    (s, t), (a, b) = window.strides, window.phase_taps
+    kh, kw = window.taps
+    room = [(0, 0)] * (weight.ndim - 2) + [(0, s * a - kh), (0, t * b - kw)]
+    phases = np.pad(weight.astype(np.float64), room).reshape(*weight.shape[:-2], a, s, b, t)
+    down, along = (np.array(filtering(m, r).taps) for m, r in zip(tile, (a, b), strict=True))
+    out = np.einsum("xa,oi...apbq,yb->xy...pqio", down, phases, along, optimize=True)
+    *outer, _, _, channels, outputs = out.shape
+    return np.ascontiguousarray(out.reshape(*outer, s * t * channels, outputs), dtype=np.float32)
 
 
 def allowed(algorithm: str, accuracy: str) -> bool:
@@ -79,10 +109,11 @@ def alternatives(dag: ComputeDag, accuracy: str) -> Iterator[ComputeDag]:
     """The DAG itself, then every other computation that the accuracy bound allows."""
     yield dag
     stage = dag.anchor
-    if not _is_plain_convolution(dag, stage):
+    window = _window(dag, stage)
+    if window not in _ERRORS:
         return
     height, width = (a.extent for a in stage.axes[-2:])
-    for tile, error in _ERRORS[_taps(stage)].items():
+    for tile, error in _ERRORS[window].items():
         if error > BOUND[accuracy] or height < tile[0] or width < tile[1]:
             continue
         rows, columns = -(-height // tile[0]), -(-width // tile[1])
@@ -93,46 +124,43 @@ def alternatives(dag: ComputeDag, accuracy: str) -> Iterator[ComputeDag]:
             if block in seen or (block != rows and block * columns < 6):
                 continue
             seen.add(block)
-            yield _winograd(dag, stage, tile, block)
+            yield _winograd(dag, stage, window, tile, block)
 
 
-def _taps(stage: Stage) -> Tile:
-    height, width = (a.extent for a in stage.reduce_axes[-2:])
-    return height, width
-
-
-def _is_plain_convolution(dag: ComputeDag, stage: Stage) -> bool:
-    """Whether a stage is a dense 2-D or 3-D convolution with constant weights whose window in the
-    last two axes has stride 1 and is one of those with tiles."""
+def _window(dag: ComputeDag, stage: Stage) -> Window | None:
+    """The window of a dense 2-D or 3-D convolution with constant weights and no dilation in the
+    last two axes; None for other stages."""
     body = stage.body
     rank = len(stage.axes)
     if stage.reducer != "sum" or rank not in (4, 5) or len(stage.reduce_axes) != rank - 1:
-        return False
+        return None
     if not (isinstance(body, Binary) and body.op == "mul" and stage.index is None):
-        return False
+        return None
     data, weight = body.x, body.y
-    if not (isinstance(data, Read) and isinstance(weight, Read)):
-        return False
+    if not (isinstance(data, Read) and isinstance(weight, Read)) or len(data.index) != rank:
+        return None
     own = [var(a.name) for a in stage.axes]
     kernel = [var(a.name) for a in stage.reduce_axes]
-    if weight.index != (own[1], *kernel):
-        return False
-    if _taps(stage) not in _ERRORS or len(data.index) != rank:
-        return False
-    offsets = [data.index[d] - own[d] - kernel[d - 1] for d in (rank - 2, rank - 1)]
-    if data.index[:2] != (own[0], kernel[0]) or any(o.terms for o in offsets):
-        return False
-    return any(p.name == weight.tensor and p.constant for p in dag.placeholders)
+    if weight.index != (own[1], *kernel) or data.index[:2] != (own[0], kernel[0]):
+        return None
+    if not any(p.name == weight.tensor and p.constant for p in dag.placeholders):
+        return None
+    strides = [data.index[d].coeff(stage.axes[d].name) for d in (-2, -1)]
+    moved = (own[d] * s + kernel[d] for d, s in zip((-2, -1), strides, strict=True))
+    if any((data.index[d] - m).terms for d, m in zip((-2, -1), moved, strict=True)):
+        return None
+    height, width = (a.extent for a in stage.reduce_axes[-2:])
+    return Window((height, width), (strides[0], strides[1]))
 
 
-def _winograd(dag: ComputeDag, conv: Stage, tile: Tile, block: int) -> ComputeDag:
+def _winograd(dag: ComputeDag, conv: Stage, window: Window, tile: Tile, block: int) -> ComputeDag:
     """The DAG with `conv` replaced by transform, product and inverse transform."""
     body = conv.body
     assert isinstance(body, Binary) and isinstance(body.x, Read) and isinstance(body.y, Read)
     data, weight = body.x, body.y
     n, oc, *depth, rows, cols = conv.axes
     ic, *kernel_depth = conv.reduce_axes[:-2]
-    down, along = (filtering(m, r) for m, r in zip(tile, _taps(conv), strict=True))
+    down, along = (filtering(m, r) for m, r in zip(tile, window.phase_taps, strict=True))
     tile_rows, columns = -(-rows.extent // tile[0]), -(-cols.extent // tile[1])
     tb, p = Axis("tb", -(-tile_rows // block)), Axis("p", block * columns)
     ti, tw = Axis("ti", block), Axis("tw", columns)
@@ -140,6 +168,10 @@ def _winograd(dag: ComputeDag, conv: Stage, tile: Tile, block: int) -> ComputeDa
     row = var("tb") * (block * tile[0]) + var("ti") * tile[0]
     column = var("tw") * tile[1]
 
+    below, beside = window.strides
+    phases = [Axis(name, s) for name, s in (("py", below), ("px", beside)) if s > 1]
+    py, px = (var(name) if s > 1 else Affine() for name, s in (("py", below), ("px", beside)))
+    channel = (py * beside + px) * ic.extent + var(ic.name)
     slices: list[Axis] = []
     slice_index = list(data.index[2:-2])
     product_index = [var("d") for _ in depth]
@@ -160,12 +192,14 @@ def _winograd(dag: ComputeDag, conv: Stage, tile: Tile, block: int) -> ComputeDa
         data.tensor,
         (
             var(n.name), var(ic.name), *slice_index,
-            row + var("a") + data.index[-2].const, column + var("b") + data.index[-1].const,
+            (row + var("a")) * below + py + data.index[-2].const,
+            (column + var("b")) * beside + px + data.index[-1].const,
         ),
         0.0 if data.fill is None else data.fill,
     )  # fmt: skip
     x, y = Axis("x", len(down.inputs)), Axis("y", len(along.inputs))
-    outer_in = (n, tb, *slices, ti, tw, ic)
+    channels = Axis(ic.name, below * beside * ic.extent)
+    outer_in = (n, tb, *slices, ti, tw, *phases, ic)
     rows_done = Stage(
         "wino_rows", (*outer_in, x, Axis("b", y.extent)), matrix("BT_down", "x", "a") * source,
         (Axis("a", x.extent),), "sum", unroll=("x", "b", "a"),
@@ -174,9 +208,9 @@ def _winograd(dag: ComputeDag, conv: Stage, tile: Tile, block: int) -> ComputeDa
         "wino_in", (*outer_in, x, y),
         matrix("BT_along", "y", "b") * Read("wino_rows", (*names(outer_in), var("x"), var("b"))),
         (Axis("b", y.extent),), "sum",
-        index=(*names((n, tb, *slices)), at, var(ic.name), var("x"), var("y")),
+        index=(*names((n, tb, *slices)), at, channel, var("x"), var("y")),
         out_shape=(
-            n.extent, tb.extent, *(a.extent for a in slices), p.extent, ic.extent,
+            n.extent, tb.extent, *(a.extent for a in slices), p.extent, channels.extent,
             x.extent, y.extent,
         ),
         unroll=("x", "y", "b"),
@@ -188,7 +222,11 @@ def _winograd(dag: ComputeDag, conv: Stage, tile: Tile, block: int) -> ComputeDa
         "wino_weight", (var("x"), var("y"), *names(kernel_depth), var(ic.name), var(oc.name))
     )
     gemm = Stage(
-        "wino_gemm", (x, y, n, tb, *depth, p, oc), factors * weights, (*kernel_depth, ic), "sum"
+        "wino_gemm",
+        (x, y, n, tb, *depth, p, oc),
+        factors * weights,
+        (*kernel_depth, channels),
+        "sum",
     )
     outer_out = (n, tb, *depth, ti, tw, oc)
     result = Read("wino_gemm", (
@@ -207,8 +245,8 @@ def _winograd(dag: ComputeDag, conv: Stage, tile: Tile, block: int) -> ComputeDa
     )  # fmt: skip
     place = dag.stages.index(conv)
     stages = (*dag.stages[:place], rows_done, v, gemm, half, out, *dag.stages[place + 1 :])
-    shape = (x.extent, y.extent, *(a.extent for a in kernel_depth), ic.extent, oc.extent)
-    algorithm = algorithm_of(tile, _taps(conv))
+    shape = (x.extent, y.extent, *(a.extent for a in kernel_depth), channels.extent, oc.extent)
+    algorithm = algorithm_of(tile, window)
     derived = Placeholder("wino_weight", shape, True, (algorithm, weight.tensor))
     constants = {
         "BT_down": down.inputs, "BT_along": along.inputs,

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from engine.graph.builder import Builder
 from engine.graph.ir import Value
+from engine.space.winograd import TILES
 
 CHANNELS = st.sampled_from((1, 3, 5, 8, 16, 20, 24, 100, 136))
 SIZES = st.sampled_from((1, 2, 5, 7, 16, 20, 33, 100, 150))
@@ -69,13 +70,14 @@ def convolutions(draw: st.DrawFn) -> Net:
 
 
 @st.composite
-def stride_one(draw: st.DrawFn) -> Net:
-    """Convolutions of stride 1 whose windows have Winograd forms."""
+def filtered(draw: st.DrawFn) -> Net:
+    """Convolutions whose windows have Winograd forms."""
     channels, out = draw(CHANNELS), draw(CHANNELS)
-    kernel = draw(st.sampled_from(((3, 3), (3, 3), (1, 7), (7, 1), (5, 5), (1, 3), (5, 1))))
+    window = draw(st.sampled_from([w for _, w in TILES.values()]))
+    kernel, strides = window.taps, window.strides
     pads = tuple(draw(st.integers(0, k // 2)) for k in (*kernel, *kernel))
-    sizes = tuple(draw(st.integers(k + 1, 14)) for k in kernel)
-    attrs = {"kernel_shape": kernel, "strides": (1, 1), "dilations": (1, 1), "pads": pads,
+    sizes = tuple(draw(st.integers(k + s, 12 + 4 * s)) for k, s in zip(*window, strict=True))
+    attrs = {"kernel_shape": kernel, "strides": strides, "dilations": (1, 1), "pads": pads,
              "group": 1}  # fmt: skip
     data = (draw(st.integers(1, 2)), channels, *sizes)
     return _followed(draw, "Conv", data, [array((out, channels, *kernel))], attrs, channels=out)

@@ -30,7 +30,7 @@ FEW = settings(
 MANY = settings(FEW, max_examples=40, print_blob=True)
 SEEDS = st.integers(0, 2**32 - 1)
 KINDS = {
-    "convolution": nets.convolutions(), "winograd": nets.stride_one(), "pool": nets.pools(),
+    "convolution": nets.convolutions(), "winograd": nets.filtered(), "pool": nets.pools(),
     "preactivation": nets.preactivations(), "product": nets.products(), "rows": nets.rows(),
     "elementwise": nets.elementwise(),
 }  # fmt: skip
@@ -95,8 +95,8 @@ def test_long_sums_in_parts() -> None:
     """Every way to cut a long reduction, with what follows it."""
 
     def build(b: Builder) -> str:
-        out = b.emit("MatMul", "x", b.constant(nets.array((300, 20))))
-        return b.emit("Relu", b.emit("Add", out, b.constant(nets.array((20,)))))
+        out = b.emit("MatMul", "x", b.constant(nets.array((300, 40))))
+        return b.emit("Relu", b.emit("Add", out, b.constant(nets.array((40,)))))
 
     (step,) = network({"x": (5, 300)}, build, host()).steps
     workload, rng = step.workload, np.random.default_rng(3)

@@ -61,7 +61,7 @@ def assembly(given: Target) -> str:
     return "\n".join(codegen.assembly(codegen.module([k], given), given) for k in kernels(given))
 
 
-@pytest.mark.parametrize("name", ["host", "avx2", "sse42"])
+@pytest.mark.parametrize("name", ["host", "avx512", "avx2", "sse42"])
 def test_kernels_of_a_level_run_here(name):
     given = named(name)
     if missing_features(given):

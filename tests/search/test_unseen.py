@@ -46,7 +46,7 @@ SMALL = {
     "codebook": codebook_distances(24, 20, 40),
     "tropical": tropical_product(24, 20, 24),
     "volume": cost_volume(4, 12, 24, 5),
-    "bilinear": bilinear_form(16, 12, 10),
+    "bilinear": bilinear_form(40, 12, 10),
 }
 MACHINE = Machine(2, 100e9, {"L1": 200e9, "L2": 80e9, "L3": 50e9, "memory": 10e9})
 

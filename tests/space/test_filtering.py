@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from math import prod
 
 import numpy as np
 import pytest
@@ -10,10 +10,7 @@ import pytest
 from engine.space.filtering import filtering
 from engine.space.winograd import BOUND, ERROR, TILES, allowed, weight_transform
 
-WINDOWS = {
-    name: tuple(map(int, re.findall(r"\d+", name.partition("of")[2]))) or (3, 3) for name in TILES
-}
-SIZES = [(1, 1), (2, 3), (4, 3), (2, 5), (4, 5), (2, 7), (4, 7)]
+SIZES = [(1, 1), (4, 2), (2, 3), (4, 3), (4, 4), (2, 5), (4, 5), (2, 7), (4, 7)]
 
 
 @pytest.mark.parametrize(("m", "r"), SIZES)
@@ -35,30 +32,34 @@ def test_too_many_points_are_refused() -> None:
 def test_each_algorithm_has_a_bound_and_a_transform(algorithm: str) -> None:
     assert 0.0 < ERROR[algorithm] < BOUND["default"]
     assert not allowed(algorithm + ".rows2", "strict") and allowed(algorithm + ".rows2", "default")
-    tile, window = TILES[algorithm], WINDOWS[algorithm]
-    made = weight_transform(tile, np.ones((5, 4, *window), np.float32))
-    assert made.shape == (*(n + k - 1 for n, k in zip(tile, window, strict=True)), 4, 5)
+    tile, window = TILES[algorithm]
+    made = weight_transform(tile, window, np.ones((5, 4, *window.taps), np.float32))
+    points = (n + k - 1 for n, k in zip(tile, window.phase_taps, strict=True))
+    assert made.shape == (*points, 4 * prod(window.strides), 5)
 
 
 @pytest.mark.parametrize("algorithm", TILES)
 def test_errors_stay_within_the_bound(algorithm: str) -> None:
     """64 sums over 192 channels of normal data in single precision."""
-    rng, tile, window = np.random.default_rng(7), TILES[algorithm], WINDOWS[algorithm]
-    down, along = (filtering(m, r) for m, r in zip(tile, window, strict=True))
-    size = tuple(m + r - 1 for m, r in zip(tile, window, strict=True))
+    rng, (tile, window) = np.random.default_rng(7), TILES[algorithm]
+    (kh, kw), (s, t) = window.taps, window.strides
+    down, along = (filtering(m, r) for m, r in zip(tile, window.phase_taps, strict=True))
+    size = tuple(s * len(f.inputs) for s, f in zip(window.strides, (down, along), strict=True))
     data = rng.standard_normal((64, 192, *size)).astype(np.float32)
-    weight = rng.standard_normal((8, 192, *window)).astype(np.float32)
-    moved = np.einsum("xa,piab->pixb", np.array(down.inputs, np.float32), data)
+    weight = rng.standard_normal((8, 192, *window.taps)).astype(np.float32)
+    phases = [data[..., p::s, q::t] for p in range(s) for q in range(t)]
+    moved = np.einsum(
+        "xa,piab->pixb", np.array(down.inputs, np.float32), np.concatenate(phases, axis=1)
+    )
     moved = np.einsum("yb,pixb->xypi", np.array(along.inputs, np.float32), moved)
-    products = moved @ weight_transform(tile, weight)
+    products = moved @ weight_transform(tile, window, weight)
     half = np.einsum("ix,xypo->iypo", np.array(down.outputs, np.float32), products)
     found = np.einsum("jy,iypo->ijpo", np.array(along.outputs, np.float32), half)
     expected = np.stack([
         np.stack([
-            np.einsum("piab,oiab->po", data[:, :, i : i + window[0], j : j + window[1]], weight,
-                      dtype=np.float64)
-            for j in range(tile[1])
+            np.einsum("piab,oiab->po", data[:, :, i : i + kh, j : j + kw], weight, dtype=np.float64)
+            for j in range(0, t * tile[1], t)
         ])
-        for i in range(tile[0])
+        for i in range(0, s * tile[0], s)
     ])  # fmt: skip
     assert abs(found - expected).max() < ERROR[algorithm] * abs(expected).max()

@@ -7,8 +7,9 @@ constants are packed anyway.  A reduction axis serves when no space axis does.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
-from engine.expr import Layout, Read, Stage
+from engine.expr import Layout, Read, Stage, reads
 from engine.space.skeleton import Group, Skeleton, lane_stride
 
 _SCATTER, _GATHER = 12, 8
@@ -33,22 +34,21 @@ def _choose(skeleton: Skeleton, group: Group) -> tuple[str | None, bool]:
     shared = {a.name for a in skeleton.shared}
     best: tuple[float, str | None, bool] = (1.0, None, False)  # scalar code: one point a step
     stage = group.stage
-    for axis in stage.axes:
+    for axis in reversed(stage.axes):  # of equals, the innermost
         if axis.name not in shared and axis.name not in stage.unroll and axis.extent > 1:
             found = (_space_cost(skeleton, group, axis.name), axis.name, False)
-            best = min(best, found, key=_rank)
+            best = min(best, found, key=_cost)
     if stage.reducer is None or {a.name for a in stage.reduce_axes} <= set(stage.unroll):
         return best[1], best[2]
     for axis in stage.reduce_axes:
         if axis.extent >= skeleton.target.lanes:
             found = (_reduce_cost(skeleton, stage, axis.name), axis.name, True)
-            best = min(best, found, key=_rank)
+            best = min(best, found, key=_cost)
     return best[1], best[2]
 
 
-def _rank(choice: tuple[float, str | None, bool]) -> tuple[float, str]:
-    """By cost, then by name; no axis comes before any."""
-    return choice[0], choice[1] or ""
+def _cost(choice: tuple[float, str | None, bool]) -> float:
+    return choice[0]
 
 
 def _space_cost(skeleton: Skeleton, group: Group, axis: str) -> float:
@@ -70,12 +70,22 @@ def _space_cost(skeleton: Skeleton, group: Group, axis: str) -> float:
             guarded = read.fill is not None and any(
                 i.coeff(axis) and len(i.terms) > 1 for i in moved.index
             )
-            cost += _GATHER if stride not in (0, 1) or guarded else 0
+            if stride not in (0, 1) or guarded:
+                cost += _GATHER / _users(skeleton, read)
         if stage.name in group.stores and stage.name in skeleton.dag.outputs:
             place = Read(stage.name, group.stage.store_index)
             stride = lane_stride(skeleton.layouts[stage.name], place, axis)
             cost += _SCATTER if stride != 1 else 0
     return cost / used
+
+
+def _users(skeleton: Skeleton, read: Read) -> int:
+    """Points of unrolled axes that share what a transform has loaded."""
+    named = {n for i in read.index for n in i.axes}
+    stages = [s for s in skeleton.inlined.values() if any(r == read for r in reads(s.body))]
+    return prod(
+        a.extent for s in stages for a in s.axes if a.name in s.unroll and a.name not in named
+    )
 
 
 def _reduce_cost(skeleton: Skeleton, stage: Stage, axis: str) -> float:
@@ -89,22 +99,43 @@ def _reduce_cost(skeleton: Skeleton, stage: Stage, axis: str) -> float:
 
 
 def temporary_layout(skeleton: Skeleton, group: Group, stage: Stage) -> Layout:
-    """[unrolled axes][blocks of the vector axis][other axes][lanes]; shared axes have stride 0."""
+    """[unrolled axes][blocks of the vector axis][other axes][lanes]; shared axes have stride 0.
+
+    Without blocks where the vector axis shares its dimension with axes that cut through them.
+    """
     shape = stage.shape
     shared = {a.name for a in skeleton.shared}
     place = group.stage.store_index
     lanes = skeleton.target.lanes
-    block_axis = next(
+    along = next(
         (d for d, i in enumerate(place) if not group.vector_reduces and group.vector in i.axes), -1
     )
-    block = lanes if block_axis >= 0 else 1
+    blocked = along >= 0 and _in_blocks(skeleton, group, stage, along)
+    block_axis = along if blocked else -1
+    block = lanes if blocked else 1
     dims = [d for d, i in enumerate(place) if not (i.axes and set(i.axes) <= shared)]
     unrolled = [d for d in dims if set(place[d].axes) & set(group.stage.unroll)]
-    rest = [d for d in dims if d not in unrolled and d != block_axis]
-    order = unrolled + ([block_axis] if block_axis in dims else []) + rest
+    rest = [d for d in dims if d not in unrolled and d != along]
+    own = [along] if along in dims else []
+    order = unrolled + (own + rest if blocked else rest + own)
     strides = [0] * len(shape)
     step = block
     for d in reversed(order):
         strides[d] = step
         step *= -(-shape[d] // block) if d == block_axis else shape[d]
     return Layout(shape, tuple(strides), 0, step, block_axis, block)
+
+
+def _in_blocks(skeleton: Skeleton, group: Group, stage: Stage, dim: int) -> bool:
+    """Whether vectors fill whole blocks of a dimension, and its readers walk block by block."""
+    others = [c for n, c in group.stage.store_index[dim].terms if n != group.vector]
+    if not others:
+        return True
+    readers = skeleton.dag.consumers(stage.name)
+    summed = all(
+        set(read.index[dim].axes) <= {a.name for a in reader.reduce_axes}
+        for reader in readers
+        for read in reads(reader.body)
+        if read.tensor == stage.name
+    )
+    return summed and all(c % skeleton.target.lanes == 0 for c in others)
