@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.expr import ComputeDag
-from engine.space.winograd import TILES, weight_transform
-
-TRANSFORMS: dict[str, Callable[[NDArray[np.float32]], NDArray[np.float32]]] = {
-    algorithm: partial(weight_transform, tile, window)
-    for algorithm, (tile, window) in TILES.items()
-}
-"""Name in `Placeholder.derive` -> the transform."""
+from engine.space.algorithms import TRANSFORMS
 
 
 def derive(

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.codegen.constants import TRANSFORMS
 from engine.codegen.kernel import Kernel, Packing
 from engine.expr import Layout
 from engine.measure.data import all_finite, make_inputs, relative_error, solve
@@ -30,6 +29,7 @@ from engine.records import ErrorKind, Schedule, TimingMode
 from engine.runtime.buffers import from_buffer, to_buffer
 from engine.runtime.jit import Code, emit_object, load_object
 from engine.runtime.threads import pool
+from engine.space.algorithms import TRANSFORMS
 from engine.target import host
 
 _PROBE_CALLS = 16

@@ -16,11 +16,11 @@ from engine.expr import ComputeDag, row_major
 from engine.graph.task import Workload
 from engine.records import Schedule
 from engine.space import features as feature_module
+from engine.space.algorithms import alternatives
 from engine.space.nest import Program, Region
 from engine.space.rules import derive
 from engine.space.skeleton import Skeleton
 from engine.space.tiling import Knob, Tiling
-from engine.space.winograd import alternatives
 from engine.target import Target
 
 Matrix = NDArray[np.int64]

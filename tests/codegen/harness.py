@@ -25,7 +25,7 @@ from engine.records import Schedule
 from engine.runtime.buffers import aligned_empty, covered, from_buffer, write_buffer
 from engine.runtime.jit import Code, load_object
 from engine.space import Sketch
-from engine.space.winograd import ERROR
+from engine.space.algorithms import ERROR
 from engine.target import Target
 
 SLACK = 64

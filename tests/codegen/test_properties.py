@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from engine.expr.reference import reference
 from engine.graph.builder import Builder
 from engine.graph.task import LoweredGraph, Step
-from engine.space import Sketch, sketches
+from engine.space import Sketch, sketches, strassen
 from engine.target import host
 from tests.codegen import nets
 from tests.codegen.harness import check, random_feeds
@@ -37,8 +37,11 @@ KINDS = {
 
 
 @pytest.fixture(autouse=True, scope="module")
-def small_constants_are_prefetched() -> Iterator[None]:
+def everything_is_tried_on_small_things() -> Iterator[None]:
+    """Prefetching of constants, and products by halves whatever their size."""
     with pytest.MonkeyPatch.context() as patch:
+        for name, least in (("_CHANNELS", 2), ("_WORK", 1), ("_ALIGNED", 2)):
+            patch.setattr(strassen, name, least)
         patch.setattr("engine.space.tiling._STREAM", 0)
         yield
 

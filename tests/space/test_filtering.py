@@ -7,8 +7,9 @@ from math import prod
 import numpy as np
 import pytest
 
+from engine.space.algorithms import ERROR
 from engine.space.filtering import filtering
-from engine.space.winograd import BOUND, ERROR, TILES, allowed, weight_transform
+from engine.space.winograd import TILES, weight_transform
 
 SIZES = [(1, 1), (4, 2), (2, 3), (4, 3), (4, 4), (2, 5), (4, 5), (2, 7), (4, 7)]
 
@@ -29,9 +30,7 @@ def test_too_many_points_are_refused() -> None:
 
 
 @pytest.mark.parametrize("algorithm", TILES)
-def test_each_algorithm_has_a_bound_and_a_transform(algorithm: str) -> None:
-    assert 0.0 < ERROR[algorithm] < BOUND["default"]
-    assert not allowed(algorithm + ".rows2", "strict") and allowed(algorithm + ".rows2", "default")
+def test_constants_have_a_factor_for_each_product(algorithm: str) -> None:
     tile, window = TILES[algorithm]
     made = weight_transform(tile, window, np.ones((5, 4, *window.taps), np.float32))
     points = (n + k - 1 for n, k in zip(tile, window.phase_taps, strict=True))

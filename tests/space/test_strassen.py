@@ -1,0 +1,121 @@
+"""Products by halves: exact on whole numbers, whatever the axes, and offered where they pay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from engine.codegen.constants import derive
+from engine.expr.reference import reference
+from engine.graph.builder import Builder
+from engine.graph.task import Workload
+from engine.space import strassen
+from engine.space.algorithms import BOUND, ERROR, TRANSFORMS, allowed, alternatives
+from tests.codegen.workloads import network
+from tests.space.samples import AVX2
+
+
+def workload(shape: tuple[int, ...], build: Callable[[Builder], str]) -> Workload:
+    found = [s.workload for s in network({"x": shape}, build, AVX2).steps if s.workload is not None]
+    (work,) = (w for w in found if w.dag.anchor.reducer)
+    return work
+
+
+def convolution(
+    shape: tuple[int, ...],
+    weight: tuple[int, ...],
+    stride: int = 1,
+    pad: int = 0,
+    apart: int = 1,
+) -> Workload:
+    rank = len(shape) - 2
+
+    def build(b: Builder) -> str:
+        values = np.random.default_rng(1).integers(-3, 4, weight).astype(np.float32)
+        out = b.emit(
+            "Conv", "x", b.constant(values), kernel_shape=weight[2:], strides=(stride,) * rank,
+            dilations=(apart,) * rank, pads=(pad,) * 2 * rank, group=1,
+        )  # fmt: skip
+        return b.emit("Relu", out)
+
+    return workload(shape, build)
+
+
+def product(shape: tuple[int, ...], weight: tuple[int, ...]) -> Workload:
+    values = np.random.default_rng(1).integers(-3, 4, weight).astype(np.float32)
+    return workload(shape, lambda b: b.emit("MatMul", "x", b.constant(values)))
+
+
+def by_halves(work: Workload) -> list[str]:
+    found = [d.algorithm for d in alternatives(work.dag, "default")]
+    return [name for name in found if name.startswith(strassen.NAME)]
+
+
+@pytest.mark.parametrize("name", ERROR)
+def test_each_algorithm_has_a_bound_and_a_transform(name: str) -> None:
+    assert name in TRANSFORMS and 0.0 < ERROR[name] < BOUND["default"]
+    assert not allowed(name + ".rows2", "strict") and allowed(name + ".rows2", "default")
+
+
+def test_seven_products_are_the_whole_product() -> None:
+    rng = np.random.default_rng(3)
+    x, w = rng.integers(-9, 9, (6, 8)), rng.integers(-9, 9, (8, 4)).astype(np.float32)
+    quarters = x.reshape(3, 2, 2, 4).transpose(1, 2, 0, 3).reshape(4, 3, 4)  # even and odd rows
+    left = np.einsum("xq,qpk->xpk", np.array(strassen._DATA), quarters)
+    products = left @ strassen.weight_transform(w)
+    result = np.einsum("qx,xpn->qpn", np.array(strassen._RESULT), products).reshape(2, 2, 3, 2)
+    np.testing.assert_array_equal(result.transpose(2, 0, 1, 3).reshape(6, 4), x @ w)
+
+
+def test_weights_of_convolutions_are_halved_by_channels() -> None:
+    weight = np.random.default_rng(3).normal(size=(6, 4, 3, 2)).astype(np.float32)
+    made = strassen.weight_transform(weight)
+    assert made.shape == (7, 3, 2, 2, 3)
+    np.testing.assert_array_equal(made[:, 1, 1], strassen.weight_transform(weight[:, :, 1, 1].T))
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param(convolution((1, 128, 6, 5), (160, 128, 1, 1)), id="1x1"),
+        pytest.param(convolution((2, 64, 7, 6), (64, 64, 3, 3), 2, 1), id="3x3, stride 2"),
+        pytest.param(convolution((1, 64, 9, 12), (96, 64, 3, 3), 1, 2, 2), id="dilated, odd rows"),
+        pytest.param(convolution((2, 128, 5, 3), (128, 128, 1, 1)), id="batch"),
+        pytest.param(convolution((1, 64, 4, 4, 5), (64, 64, 3, 1, 2), 1, 1), id="3-D"),
+        pytest.param(convolution((1, 64, 14), (64, 64, 4), 2), id="1-D"),
+        pytest.param(product((6, 128), (128, 160)), id="matrix"),
+        pytest.param(product((2, 3, 4, 128), (128, 128)), id="batched"),
+    ],
+)
+def test_sums_are_those_of_the_declaration(work: Workload) -> None:
+    rng = np.random.default_rng(5)
+    feeds = {p.name: rng.integers(-4, 5, p.shape).astype(np.float32) for p in work.dag.placeholders}
+    (expected,) = reference(work.dag, feeds, np.float64).values()
+    found = [d for d in alternatives(work.dag, "default") if d.algorithm.startswith(strassen.NAME)]
+    assert found
+    for dag in found:
+        (result,) = reference(dag, derive(dag, feeds), np.float64).values()
+        np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param(convolution((1, 32, 8, 8), (256, 32, 1, 1)), id="few channels"),
+        pytest.param(convolution((1, 64, 8, 8), (64, 64, 1, 1)), id="short sums"),
+        pytest.param(convolution((1, 128, 7, 7), (128, 128, 1, 1)), id="odd image"),
+        pytest.param(convolution((1, 128, 8, 8), (136, 128, 1, 1)), id="ragged channels"),
+        pytest.param(product((1, 512), (512, 512)), id="one row"),
+    ],
+)
+def test_not_offered_where_it_cannot_pay(work: Workload) -> None:
+    assert not by_halves(work)
+
+
+def test_steps_of_some_pixels_and_of_all() -> None:
+    assert by_halves(convolution((1, 128, 28, 28), (128, 128, 1, 1))) == [
+        "strassen.rows1", "strassen.rows14",
+    ]  # fmt: skip
+    assert by_halves(product((128, 768), (768, 768))) == ["strassen.rows32", "strassen.rows64"]
