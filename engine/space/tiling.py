@@ -36,6 +36,7 @@ _MAX_SPILL = 4
 _TILES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
 _OUTER_TILES = (1, 2, 3, 4, 7)
 _VECTORS = (1, 2, 3, 4, 6, 8)
+_UNROLLED = (1, 2, 4, 8, 16)
 _PARTS = (64, 128, 256, 512)
 _BLOCKS = (1, 2, 4, 7, 8, 14, 16, 28, 32)
 _STREAM = 1 << 19
@@ -163,9 +164,7 @@ class Tiling:
             size = min(self._layout_block(channel[-1]) or 64, channel[-1].extent)
             if self.group.vector_reduces and channel[-1].name == self.group.vector:
                 size = -(-channel[-1].extent // self.lanes)
-            values = tuple(v for v in (1, 2, 4, 8, 16) if v <= size) or (1,)
-            if channel[-1].extent < 4:
-                values = (channel[-1].extent,)
+            values = _unrolls(size) if channel[-1].extent >= 4 else (channel[-1].extent,)
             if self.splits:
                 out.append(Knob(self._prefix + "split", self._parts(self.splits)))
             out.append(Knob(self._prefix + "unroll", values))
@@ -398,3 +397,10 @@ class Tiling:
                 most = most * -(-self.units(axis) // tiles[axis.name])
             ok &= (self.block_trips(columns, n) >= self.threads) | (most < self.threads)
         return ok
+
+
+def _unrolls(steps: int) -> tuple[int, ...]:
+    """How many of a loop's steps may be unrolled; of a short loop only even shares, and all."""
+    if steps > max(_UNROLLED):
+        return _UNROLLED
+    return tuple(sorted({v for v in _UNROLLED if not steps % v} | {steps}))

@@ -83,6 +83,11 @@ ERROR = {algorithm: _ERRORS[window][tile] for algorithm, (tile, window) in TILES
 """Algorithm -> bound on its error."""
 
 
+def window_of(algorithm: str) -> Window:
+    """The window of "winograd4" or "winograd4.rows2"."""
+    return TILES[algorithm.partition(".")[0]][1]
+
+
 def weight_transform(
     tile: Tile, window: Window, weight: NDArray[np.float32]
 ) -> NDArray[np.float32]:

@@ -105,7 +105,7 @@ DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "newer": (flip(lambda d: 11), "format 16777218, this program reads 2"),
     "older": (lambda d: d[:8] + b"\x01" + d[9:], "format 1, .*Compile the network again"),
     "header size": (flip(lambda d: 12), "header makes no sense"),
-    "manifest length": (flip(lambda d: 18), "cut short"),
+    "manifest length": (flip(lambda d: 19), "cut short"),
     "manifest length by a little": (flip(lambda d: 16), "checksum of the manifest"),
     "total length": (flip(lambda d: 25), "cut short|too many"),
     "manifest digest": (flip(lambda d: 40), "checksum of the manifest"),
