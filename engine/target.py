@@ -22,6 +22,9 @@ LEVELS: dict[str, tuple[str, tuple[str, ...], int, int]] = {
     "avx512": ("x86-64-v4", ("avx512f", "avx512vl", "avx512dq", "avx512bw"), 512, 32),
 }
 
+_DATAPATH = {"znver4": 256}
+"""CPUs whose units are narrower than their registers: a 512-bit instruction takes two turns."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -42,6 +45,12 @@ class Target:
     def lanes(self) -> int:
         """float32 values in a vector register."""
         return self.vector_bits // 32
+
+    @property
+    def issued(self) -> float:
+        """Vector multiply-adds that a core starts in a cycle, and vectors that it loads."""
+        width = _DATAPATH.get(self.cpu, self.vector_bits)
+        return 2.0 * min(width, self.vector_bits) / self.vector_bits
 
     @property
     def feature_string(self) -> str:

@@ -6,11 +6,13 @@ are log2(1 + x), so that a model trained on small tasks ranks large ones.
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.expr import reads
 from engine.space.tiling import Columns, Tiling
 from engine.space.winograd import TILES
 from engine.target import Target
@@ -115,6 +117,11 @@ def _group(tiling: Tiling, columns: Columns, n: int) -> dict[str, Floats | float
     plain = points / vectors
     fmas = passes * points * fixed * reduce_points
     loads = passes * (plain + vectors) * fixed * reduce_points
+    accumulated = points
+    if tiling.constant_transform:
+        terms, operands = _transform(tiling)
+        fmas, loads = passes * points * terms, passes * points * operands
+        accumulated = points * fixed
     registers = target.vector_registers
     need = points + np.minimum(vectors, plain) + 1
     rest = group.stage.reduce_axes + tiling.skeleton.shared
@@ -143,7 +150,7 @@ def _group(tiling: Tiling, columns: Columns, n: int) -> dict[str, Floats | float
     share = np.ceil(items / threads) * threads / items
     return {
         "fma_cycles": fmas / 2, "load_cycles": loads / 2, "ragged": ragged,
-        "lane_use": _lane_use(tiling), "accumulators": points / registers,
+        "lane_use": _lane_use(tiling), "accumulators": accumulated / registers,
         "register_need": need / registers, "spills": np.maximum(need - registers, 0),
         "loads_per_fma": loads / fmas, "inner_fmas": points * unroll, "tile_passes": passes,
         "l1_bytes": loads * 4 * lanes, "l2_bytes": block_data + block_const,
@@ -158,6 +165,24 @@ def _group(tiling: Tiling, columns: Columns, n: int) -> dict[str, Floats | float
         "points": passes * points * fixed,
         "prefetched": tiling.column(columns, "prefetch", 0, n),
     }  # fmt: skip
+
+
+def _transform(tiling: Tiling) -> tuple[float, float]:
+    """Multiply-adds and loads at each point of a constant transform: coefficients that are not
+    zero, and elements that it reads."""
+    skeleton, stage = tiling.skeleton, tiling.group.stage
+    inlined = {r.tensor for r in reads(stage.body)} & set(skeleton.inlined)
+    stages = (stage, *(skeleton.inlined[name] for name in sorted(inlined)))
+    extents = {n: e for s in stages for n, e in s.extents.items() if n in s.unroll}
+    terms = 0.0
+    for part in stages:
+        matrix = next(r for r in reads(part.body) if r.tensor in skeleton.dag.constants)
+        named = {n for i in matrix.index for n in i.axes}
+        used = np.count_nonzero(np.array(skeleton.dag.constants[matrix.tensor]))
+        terms += used * prod(extents[n] for n in part.unroll if n not in named)
+    data = [r for r in skeleton.reads_of(stage) if r.tensor not in skeleton.dag.constants]
+    named = {n for r in data for i in r.index for n in i.axes}
+    return terms, float(prod(e for n, e in extents.items() if n in named))
 
 
 def _lane_use(tiling: Tiling) -> float:
@@ -187,7 +212,8 @@ def prior(rows: NDArray[np.float32], target: Target) -> Floats:
     raw = {n: np.exp2(col[n]) - 1 if n in _LOGGED else col[n] for n in FEATURES}
     accumulators = np.maximum(raw["accumulators"] * target.vector_registers, 1.0)
     latency_bound = np.clip(8.0 / accumulators, 1.0, 8.0)
-    fma, load = raw["fma_cycles"], raw["load_cycles"]
+    turns = 2.0 / target.issued
+    fma, load = turns * raw["fma_cycles"], turns * raw["load_cycles"]
     cycles = 0.93 * np.maximum(fma * latency_bound, load) + 0.39 * np.maximum(load - 0.6 * fma, 0)
     cycles += fma * (raw["spills"] + 0.39 / np.maximum(16 * raw["unrolled"], 1.0))
     cycles += 23 * raw["tile_passes"] + 0.1 * raw["store_bytes"]

@@ -81,6 +81,11 @@ def test_kernels_compile_for_other_machines(given):
         assert struct.unpack_from("<H", image, 18)[0] == MACHINES[given.triple.split("-")[0]]
 
 
+def test_wide_registers_may_take_two_turns():
+    wide = replace(named("avx512"), cpu="znver4")
+    assert (named("avx512").issued, wide.issued, replace(wide, vector_bits=256).issued) == (2, 1, 2)
+
+
 def test_wide_vectors_where_there_are_any():
     text = assembly(named("avx512"))
     assert "zmm" in text and "vfmadd" in text

@@ -11,8 +11,9 @@ from engine.codegen.constants import derive
 from engine.expr.reference import reference
 from engine.graph.builder import Builder
 from engine.graph.task import Workload
-from engine.space import strassen
+from engine.space import sketches, strassen
 from engine.space.algorithms import BOUND, ERROR, TRANSFORMS, allowed, alternatives
+from engine.space.features import _transform
 from tests.codegen.workloads import network
 from tests.space.samples import AVX2
 
@@ -119,3 +120,11 @@ def test_steps_of_some_pixels_and_of_all() -> None:
         "strassen.rows1", "strassen.rows14",
     ]  # fmt: skip
     assert by_halves(product((128, 768), (768, 768))) == ["strassen.rows32", "strassen.rows64"]
+
+
+def test_features_count_the_terms_of_sums() -> None:
+    """Twelve coefficients of seven sums, four elements of the data."""
+    work = convolution((1, 128, 28, 28), (128, 128, 1, 1))
+    found = [s for s in sketches(work, AVX2) if s.name.startswith(strassen.NAME)]
+    terms = {_transform(t) for s in found for t in s.tilings if t.constant_transform}
+    assert terms == {(12.0, 4.0), (12.0, 7.0)}
