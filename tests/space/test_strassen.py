@@ -60,14 +60,29 @@ def test_each_algorithm_has_a_bound_and_a_transform(name: str) -> None:
     assert not allowed(name + ".rows2", "strict") and allowed(name + ".rows2", "default")
 
 
+def by_seven(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """The product of two float32 matrices from seven of their halves."""
+    (m, k), n = x.shape, w.shape[1]
+    quarters = x.reshape(m // 2, 2, 2, k // 2).transpose(1, 2, 0, 3)  # even and odd rows
+    data, result = (np.array(c, np.float32) for c in (strassen._DATA, strassen._RESULT))
+    left = np.einsum("xq,qpk->xpk", data, quarters.reshape(4, m // 2, k // 2))
+    parts = np.einsum("qx,xpn->qpn", result, left @ strassen.weight_transform(w))
+    return parts.reshape(2, 2, m // 2, n // 2).transpose(2, 0, 1, 3).reshape(m, n)
+
+
 def test_seven_products_are_the_whole_product() -> None:
     rng = np.random.default_rng(3)
-    x, w = rng.integers(-9, 9, (6, 8)), rng.integers(-9, 9, (8, 4)).astype(np.float32)
-    quarters = x.reshape(3, 2, 2, 4).transpose(1, 2, 0, 3).reshape(4, 3, 4)  # even and odd rows
-    left = np.einsum("xq,qpk->xpk", np.array(strassen._DATA), quarters)
-    products = left @ strassen.weight_transform(w)
-    result = np.einsum("qx,xpn->qpn", np.array(strassen._RESULT), products).reshape(2, 2, 3, 2)
-    np.testing.assert_array_equal(result.transpose(2, 0, 1, 3).reshape(6, 4), x @ w)
+    x, w = (rng.integers(-9, 9, s).astype(np.float32) for s in ((6, 8), (8, 4)))
+    np.testing.assert_array_equal(by_seven(x, w), x @ w)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(256, 128, 128), (196, 512, 512), (128, 3072, 768)])
+def test_errors_stay_within_the_bound(m: int, k: int, n: int) -> None:
+    """Normal data in single precision."""
+    rng = np.random.default_rng(7)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((m, k), (k, n)))
+    expected = x.astype(np.float64) @ w
+    assert abs(by_seven(x, w) - expected).max() < ERROR[strassen.NAME] * abs(expected).max()
 
 
 def test_weights_of_convolutions_are_halved_by_channels() -> None:
