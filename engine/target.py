@@ -47,8 +47,8 @@ class Target:
         return self.vector_bits // 32
 
     @property
-    def issued(self) -> float:
-        """Vector multiply-adds that a core starts in a cycle, and vectors that it loads."""
+    def fmas_per_cycle(self) -> float:
+        """Vector multiply-adds that a core starts in a cycle; it loads as many vectors."""
         width = _DATAPATH.get(self.cpu, self.vector_bits)
         return 2.0 * min(width, self.vector_bits) / self.vector_bits
 

@@ -212,7 +212,7 @@ def prior(rows: NDArray[np.float32], target: Target) -> Floats:
     raw = {n: np.exp2(col[n]) - 1 if n in _LOGGED else col[n] for n in FEATURES}
     accumulators = np.maximum(raw["accumulators"] * target.vector_registers, 1.0)
     latency_bound = np.clip(8.0 / accumulators, 1.0, 8.0)
-    turns = 2.0 / target.issued
+    turns = 2.0 / target.fmas_per_cycle
     fma, load = turns * raw["fma_cycles"], turns * raw["load_cycles"]
     cycles = 0.93 * np.maximum(fma * latency_bound, load) + 0.39 * np.maximum(load - 0.6 * fma, 0)
     cycles += fma * (raw["spills"] + 0.39 / np.maximum(16 * raw["unrolled"], 1.0))
