@@ -222,12 +222,9 @@ def _winograd(dag: ComputeDag, conv: Stage, window: Window, tile: Tile, block: i
     weights = Read(
         "wino_weight", (var("x"), var("y"), *names(kernel_depth), var(ic.name), var(oc.name))
     )
+    product = factors * weights
     gemm = Stage(
-        "wino_gemm",
-        (x, y, n, tb, *depth, p, oc),
-        factors * weights,
-        (*kernel_depth, channels),
-        "sum",
+        "wino_gemm", (x, y, n, tb, *depth, p, oc), product, (*kernel_depth, channels), "sum"
     )
     outer_out = (n, tb, *depth, ti, tw, oc)
     result = Read("wino_gemm", (
