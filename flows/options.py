@@ -129,6 +129,21 @@ def network_options(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def network_words(args: argparse.Namespace) -> list[str]:
+    """The values of `add_network` that are not the usual ones, as another command takes them."""
+    parser = argparse.ArgumentParser()
+    add_network(parser)
+    usual = parser.parse_args([])
+    words = [
+        w for name, dims in args.shape for w in ("--shape", f"{name}={','.join(map(str, dims))}")
+    ]
+    for name in ("db", "target", "threads", "batch", "accuracy"):
+        value = getattr(args, name)
+        if value != getattr(usual, name):
+            words += [f"--{name}", str(value)]
+    return words
+
+
 def add_budget(parser: argparse.ArgumentParser, length: str) -> None:
     """--time, whose help is `length`, --trials and --seed."""
     parser.add_argument("--time", type=duration, metavar="T", help=f"{length}: 90s, 10m, 1h30m")

@@ -16,7 +16,14 @@ from functools import partial
 from typing import Any
 
 from flows.json_lines import result_text, tell
-from flows.options import add_budget, add_json, add_logs, add_network, network_options
+from flows.options import (
+    add_budget,
+    add_json,
+    add_logs,
+    add_network,
+    network_options,
+    network_words,
+)
 
 EXAMPLE = "noctune tune resnet-18 mobilenet-v2 --time 20m"
 
@@ -74,10 +81,10 @@ def _tune(args: argparse.Namespace) -> int:
     if result.interrupted:
         say(f"Stopped; all {result.trials} new trials are stored. Go on with:\n  {again()}")
         return INTERRUPTED
-    lines = [f"Records are in {result.db}. Next:"]
+    lines, words = [f"Records are in {result.db}. Next:"], network_words(args)
     for model in args.model:
         name = model.rsplit("/", 1)[-1].removesuffix(".onnx")
-        lines.append(f"  noctune compile {shlex.quote(model)} -o {shlex.quote(name)}.net")
+        lines.append("  " + shlex.join(["noctune", "compile", model, "-o", f"{name}.net", *words]))
     say("\n".join(lines))
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ from engine.records import MeasureRecord, RecordScope, Schedule
 from engine.target import host
 from flows import environment
 from flows.commands.run import write_arrays
+from flows.options import add_network, network_words
 from tests.cli.conftest import Run
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect_server")]
@@ -339,3 +341,12 @@ def test_prune(run: Run, database: Path) -> None:
     assert run("records", "prune", "--db", database).code == 2
     found = run("records", "prune", "--db", database, "--older", "1d", "--json").json
     assert (found["kept"], found["removed"]) == (1, 39)
+
+
+def test_the_next_command_takes_the_same_networks() -> None:
+    parser = argparse.ArgumentParser()
+    add_network(parser)
+    typed = ["--shape", "x=1,3,8,8", "--db", "a b.db", "--target", "avx2", "--batch", "2"]
+    args = parser.parse_args([*typed, "--threads", "7", "--accuracy", "strict"])
+    assert parser.parse_args(network_words(args)) == args
+    assert network_words(parser.parse_args([])) == []
