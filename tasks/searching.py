@@ -8,7 +8,6 @@ two searches over equal records propose the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
 
 import numpy as np
 
@@ -27,7 +26,8 @@ from engine.search import (
     similar_schedules,
     task_states,
 )
-from engine.space import prior, sketches
+from engine.search.pretrained import pretrained
+from engine.space import sketches
 from engine.target import Target
 
 Nearby = Callable[[str], Iterable[MeasureRecord]]
@@ -58,7 +58,7 @@ class Searching:
         self._records = list(records)
         self._nearby = nearby
         self._features = FeatureTable(self._known_space, others)
-        self._models = ModelCache(partial(prior, target=target), seed=seed)
+        self._models = ModelCache(pretrained(target), seed=seed)
 
     def space(self, task: SearchTask) -> TaskSpace:
         """The task's search space."""

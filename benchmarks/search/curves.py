@@ -15,7 +15,6 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,8 @@ from engine.graph.task import SearchTask
 from engine.measure import MeasureOptions, Measurer
 from engine.records import MeasureRecord, Schedule
 from engine.search import TaskSpace, task_name
-from engine.space import prior, sketches
+from engine.search.pretrained import pretrained
+from engine.space import sketches
 from engine.target import host
 from tasks.networks import load_network, merge_tasks
 
@@ -187,7 +187,7 @@ def _problems(names: Sequence[str]) -> list[Problem]:
         spaces[task.key] = TaskSpace(made, target.cores)
         return Problem(
             f"{net}: {task_name(task.workload)[:44]}", task, spaces[task.key],
-            partial(prior, target=target), spaces.get, net,
+            pretrained(target), spaces.get, net,
         )  # fmt: skip
 
     return [problem(net, known[net][number]) for net, number in wanted]

@@ -171,12 +171,12 @@ class Measurer:
         mine = allowed[-self.threads :]
         count = self.options.compile_workers or min(self.target.cores, _MAX_COMPILERS)
         limit = self.options.memory_limit or _memory_limit()
-        options = asdict(self.options)
+        pause, options = self.options.longest_pause_s, asdict(self.options)
         setups = [Setup("measure", self.options.runner, self._scratch.folder("measure"), mine,
-                        limit, options)]  # fmt: skip
+                        limit, pause, options)]  # fmt: skip
         setups += [
             Setup("compile", self.options.builder, self._scratch.folder(f"compile{i}"), allowed,
-                  limit, options)
+                  limit, pause, options)
             for i in range(count)
         ]  # fmt: skip
         return setups

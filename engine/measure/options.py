@@ -17,6 +17,8 @@ class MeasureOptions:
     """Seconds for the inputs and the reference result of a search task."""
     start_timeout_s: float = 60.0
     """Seconds until a new worker must have answered."""
+    longest_pause_s: float = 60.0
+    """Seconds that a stopped worker is waited for (by hand, or by SIGSTOP of a candidate)."""
     passes: int = 2
     """Interleaved passes over a batch; the minimum over all of them is the latency."""
     repeat: int = 1

@@ -88,6 +88,7 @@ class _Job:
     seconds: float
     started: float
     deadline: float
+    pause_ends: float
 
 
 class Worker:
@@ -158,7 +159,7 @@ class Worker:
 
     def _begin(self, token: object, kind: str, seconds: float, message: object) -> None:
         now = time.monotonic()
-        self.job = _Job(token, kind, seconds, now, now + seconds)
+        self.job = _Job(token, kind, seconds, now, now + seconds, now + self.setup.longest_pause_s)
         self._outbox = memoryview(pack(message))
         self._write()
 
@@ -201,9 +202,16 @@ class Worker:
         if self._rss() > self.setup.memory_limit:
             limit = self.setup.memory_limit >> 20
             return self._end(ErrorKind.OUT_OF_MEMORY, f"used more than {limit} MiB")
-        if self._stopped():  # once it goes on it has all its time again
-            self.job.deadline = time.monotonic() + self.job.seconds
-        if time.monotonic() < self.job.deadline:
+        now = time.monotonic()
+        paused = self._stopped()
+        if not paused:
+            self.job.pause_ends = now + self.setup.longest_pause_s
+        elif now < self.job.pause_ends:  # once it goes on it has all its time again
+            self.job.deadline = now + self.job.seconds
+        else:
+            return self._end(ErrorKind.RUN_TIMEOUT, "stopped itself, or was stopped, for "
+                             f"{self.setup.longest_pause_s:g} s")  # fmt: skip
+        if now < self.job.deadline:
             return None
         timeouts = {"Compile": ErrorKind.COMPILE_TIMEOUT, "Time": ErrorKind.RUN_TIMEOUT}
         kind = timeouts.get(self.job.message_kind, ErrorKind.MACHINE_FAULT)
@@ -213,6 +221,7 @@ class Worker:
         """Time in which the processes were stopped does not count."""
         if self.job is not None:
             self.job.deadline += seconds
+            self.job.pause_ends += seconds
 
     def _stopped(self) -> bool:
         with contextlib.suppress(OSError), open(f"/proc/{self.pid}/stat") as file:

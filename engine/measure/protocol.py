@@ -26,13 +26,15 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Who the worker is and what limits it lives under; `limits` bytes, `cores` CPU numbers."""
+    """Who the worker is and what limits it lives under; `memory_limit` in bytes, `cores` are CPU
+    numbers."""
 
     role: str
     plugin: str
     folder: str
     cores: tuple[int, ...]
     memory_limit: int
+    longest_pause_s: float
     options: Mapping[str, Any] = field(default_factory=dict)
 
 

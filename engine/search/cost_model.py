@@ -13,8 +13,9 @@ task's best, so labels are bounded whatever a failure looked like.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -31,7 +32,7 @@ MIN_TREE_ROWS = 20
 """Below, trees cannot split (LightGBM issues 4826, 5081): prior and own rows alone."""
 MAX_TREE_ROWS = 20_000
 MAX_OWN_ROWS = 256
-PRIOR_WIDTH = 0.5
+PRIOR_WIDTH = 0.25
 """Standard deviation of log(measured / machine model) assumed before any record exists."""
 _MEMBERS = 3
 _TREES = 50
@@ -113,13 +114,20 @@ def train_base(samples: Samples, prior: Prior, *, seed: int = 0, threads: int = 
     label = bounded_log(samples, expected) - expected
     weight = _weights(samples)
     members = tuple(
-        _booster(samples.features, label, weight, seed * _MEMBERS + i, threads)
+        _booster(samples.features, label, weight, _TREES, seed * _MEMBERS + i, threads)
         for i in range(_MEMBERS)
     )
     model = BaseModel(prior, members, len(samples), PRIOR_WIDTH, threads)
     left = label - (model.expect(samples.features)[0] - expected)
     width = float(np.clip(2.0 * left.std(), 0.05, PRIOR_WIDTH))
     return BaseModel(prior, members, len(samples), width, threads)
+
+
+def train_trees(samples: Samples, prior: Prior, trees: int, names: Sequence[str]) -> Any:
+    """One booster of so many trees that says log(measured / prior), with named features."""
+    expected = np.log(_positive(prior(samples.features)))
+    label = bounded_log(samples, expected) - expected
+    return _booster(samples.features, label, _weights(samples), trees, 0, 1, list(names))
 
 
 def bounded_log(samples: Samples, expected: Floats) -> Floats:
@@ -168,7 +176,15 @@ def _latest(own: Samples) -> Samples:
     return own.take(keep)
 
 
-def _booster(features: Features, label: Floats, weight: Floats, seed: int, threads: int) -> Any:
+def _booster(
+    features: Features,
+    label: Floats,
+    weight: Floats,
+    trees: int,
+    seed: int,
+    threads: int,
+    names: list[str] | Literal["auto"] = "auto",
+) -> Any:
     lightgbm = import_lightgbm()
     options = {
         "objective": "regression", "learning_rate": 0.12, "num_leaves": 15, "max_bin": 63,
@@ -177,8 +193,8 @@ def _booster(features: Features, label: Floats, weight: Floats, seed: int, threa
         "feature_pre_filter": False, "seed": seed, "deterministic": True, "force_col_wise": True,
         "num_threads": threads, "verbosity": -1,
     }  # fmt: skip
-    data = lightgbm.Dataset(features, label, weight=weight, params=options, free_raw_data=True)
-    return lightgbm.train(options, data, _TREES)
+    data = lightgbm.Dataset(features, label, weight=weight, feature_name=names, params=options)
+    return lightgbm.train(options, data, trees)
 
 
 def import_lightgbm() -> Any:

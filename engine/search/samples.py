@@ -59,7 +59,7 @@ class Samples:
 _NOTHING = Samples.make(np.zeros((0, 0), np.float32), [], [])
 
 
-def _joined(old: Samples, new: Samples) -> Samples:
+def joined(old: Samples, new: Samples) -> Samples:
     """Both, in order; of rows with different features only the newer ones."""
     if not len(new):
         return old
@@ -103,9 +103,9 @@ class FeatureTable:
             or records[n - 1] is not known[-1]
         ):
             n, rows = 0, _NOTHING
-        rows = _joined(rows, self._new(records[n:]))
+        rows = joined(rows, self._new(records[n:]))
         self._last = (list(records), rows)
-        return _joined(self._others, rows)
+        return joined(self._others, rows)
 
     def _new(self, records: Sequence[MeasureRecord]) -> Samples:
         usable = [r for r in records if r.error not in NOT_THE_CANDIDATES_FAULT]

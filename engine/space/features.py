@@ -28,18 +28,22 @@ FEATURES = (
     "weight_tile_bytes", "block_bytes", "from_l2", "from_l3", "from_memory", "constant_bytes",
     "store_bytes", "work_items", "imbalance", "regions", "temporary_bytes", "gathers",
     "arithmetic_intensity", "vector_outer", "vector_inner", "unrolled", "winograd", "reduces_lanes",
-    "points", "prefetched",
+    "points", "prefetched", "strassen", "tile_rows", "tile_vectors", "reduce_points",
 )  # fmt: skip
 _LOGGED = {
     "fma_cycles", "load_cycles", "inner_fmas", "tile_passes", "l1_bytes", "l2_bytes", "tile_bytes",
     "weight_tile_bytes", "block_bytes", "from_l2", "from_l3", "from_memory", "constant_bytes",
     "store_bytes", "work_items", "temporary_bytes", "points", "arithmetic_intensity",
+    "reduce_points",
 }  # fmt: skip
 _HEAVIEST = {
     "accumulators", "register_need", "spills", "loads_per_fma", "inner_fmas", "ragged",
-    "imbalance", "tile_bytes", "weight_tile_bytes", "block_bytes", "prefetched",
+    "imbalance", "tile_bytes", "weight_tile_bytes", "block_bytes", "prefetched", "tile_rows",
+    "tile_vectors", "reduce_points",
 }  # fmt: skip
 """Taken from the group with most work; the others are summed."""
+_FMA_LATENCY = 4
+"""Cycles of a vector multiply-add on the x86 CPUs of the last years."""
 _ROW = {name: i for i, name in enumerate(FEATURES)}
 _HEAVY_ROWS = [i for i, name in enumerate(FEATURES) if name in _HEAVIEST]
 _LOG_ROWS = [i for i, name in enumerate(FEATURES) if name in _LOGGED]
@@ -61,6 +65,7 @@ def features(sketch: Sketch, matrix: NDArray[np.int64]) -> NDArray[np.float32]:
         total = both
     total[_ROW["regions"]] = 1.0 if sketch.skeleton.shared else len(sketch.tilings)
     total[_ROW["winograd"]] = _tile_of(sketch.dag.algorithm)
+    total[_ROW["strassen"]] = sketch.dag.algorithm.startswith("strassen")
     moved = total[_ROW["from_l3"]] + total[_ROW["from_memory"]] + total[_ROW["store_bytes"]] + 1
     total[_ROW["arithmetic_intensity"]] = total[_ROW["fma_cycles"]] * 64 / moved
     total[_LOG_ROWS] = np.log2(1 + total[_LOG_ROWS])
@@ -164,6 +169,7 @@ def _group(tiling: Tiling, columns: Columns, n: int) -> dict[str, Floats | float
         "reduces_lanes": float(group.vector_reduces),
         "points": passes * points * fixed,
         "prefetched": tiling.column(columns, "prefetch", 0, n),
+        "tile_rows": plain, "tile_vectors": vectors, "reduce_points": reduce_points,
     }  # fmt: skip
 
 
@@ -211,7 +217,7 @@ def prior(rows: NDArray[np.float32], target: Target) -> Floats:
     col = {name: rows[:, i].astype(np.float64) for i, name in enumerate(FEATURES)}
     raw = {n: np.exp2(col[n]) - 1 if n in _LOGGED else col[n] for n in FEATURES}
     accumulators = np.maximum(raw["accumulators"] * target.vector_registers, 1.0)
-    latency_bound = np.clip(8.0 / accumulators, 1.0, 8.0)
+    latency_bound = np.clip(_FMA_LATENCY * target.fmas_per_cycle / accumulators, 1.0, 8.0)
     turns = 2.0 / target.fmas_per_cycle
     fma, load = turns * raw["fma_cycles"], turns * raw["load_cycles"]
     cycles = 0.93 * np.maximum(fma * latency_bound, load) + 0.39 * np.maximum(load - 0.6 * fma, 0)

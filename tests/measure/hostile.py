@@ -140,7 +140,7 @@ _TROUBLE = {
     "constant": "store float 1.0, ptr %w",
     "slow": "call i32 @usleep(i32 20000)",
     "close": "call void @close_all()",
-    "raise_stop": "call i32 @raise(i32 19)",
+    "stop": "call i32 @raise(i32 19)",
 }
 
 _KERNEL = """

@@ -155,6 +155,14 @@ def test_endless_native_loop_is_killed(measurer: Make) -> None:
     assert maker.measure(search_task(), [good()])[0].valid
 
 
+def test_candidate_that_stops_itself(measurer: Make) -> None:
+    """A stopped process is waited for, but not for ever."""
+    maker = measurer(timeout_s=1.0, longest_pause_s=1.5)
+    records = maker.measure(search_task(), [good(), bad("stop"), good()])
+    assert [r.error.value for r in records] == ["ok", "run_timeout", "ok"]
+    assert "stopped" in records[1].message
+
+
 def test_every_candidate_fails(measurer: Make) -> None:
     """G2-03: failed rows, none of them best; a preflight says the first error."""
     maker = measurer()
