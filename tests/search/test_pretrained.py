@@ -69,9 +69,7 @@ def test_trees_of_other_features_are_refused(
 
 
 def test_random_layers_are_the_same_for_a_seed() -> None:
-    first, again = (
-        [m.SerializeToString() for m in islice(random_layers(3), 6)] for _ in range(2)
-    )
+    first, again = ([m.SerializeToString() for m in islice(random_layers(3), 6)] for _ in range(2))
     assert first == again
     assert len(set(first)) == 6
 
