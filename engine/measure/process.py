@@ -208,14 +208,12 @@ class Worker:
             self.job.pause_ends = now + self.setup.longest_pause_s
         elif now < self.job.pause_ends:  # once it goes on it has all its time again
             self.job.deadline = now + self.job.seconds
-        else:
-            return self._end(ErrorKind.RUN_TIMEOUT, "stopped itself, or was stopped, for "
-                             f"{self.setup.longest_pause_s:g} s")  # fmt: skip
         if now < self.job.deadline:
             return None
         timeouts = {"Compile": ErrorKind.COMPILE_TIMEOUT, "Time": ErrorKind.RUN_TIMEOUT}
         kind = timeouts.get(self.job.message_kind, ErrorKind.MACHINE_FAULT)
-        return self._end(kind, f"no answer in {self.job.seconds:g} s")
+        why = ", it was stopped" if paused else ""
+        return self._end(kind, f"no answer in {self.job.seconds:g} s{why}")
 
     def postpone(self, seconds: float) -> None:
         """Time in which the processes were stopped does not count."""
