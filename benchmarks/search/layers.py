@@ -23,6 +23,7 @@ SIZES = (4, 6, 7, 8, 9, 10, 12, 13, 14, 15, 16, 18, 20, 24, 26, 28, 30, 32, 36, 
 LEAST_WORK, MOST_WORK = 1e6, 6e8
 """Multiply-adds of a layer; smaller ones are noise, larger ones take long to measure."""
 MOST_WEIGHTS = 1 << 24
+"""Elements of a layer's weights."""
 
 Shape = tuple[int, ...]
 Layer = tuple[Shape, float, float, Callable[[GraphBuilder], str]]
@@ -121,7 +122,7 @@ FAMILIES: tuple[tuple[int, Callable[[np.random.Generator], Layer]], ...] = (
     (4, _pool),
     (3, _rows),
 )
-"""Share in percent of each family."""
+"""Relative share and maker of each family."""
 
 
 def random_layers(seed: int) -> Iterator[onnx.ModelProto]:

@@ -18,10 +18,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks.search.layers import random_layers
+from engine.files import replacing
 from engine.graph import load_proto
 from engine.graph.partition import extract_search_tasks, lower
 from engine.graph.task import SearchTask
@@ -97,10 +99,14 @@ def measure(task: SearchTask, model: Prior, n: int, measurer: Measurer, tour: in
     return Samples.make(space.features(pool), seconds, [name] * len(pool))
 
 
-def fit(samples: Samples, target: Target, trees: int = TREES) -> Prior:
+def train(samples: Samples, target: Target) -> Any:
+    """Trees on all samples: by how much the machine model errs."""
+    return train_trees(samples, partial(prior, target=target), TREES, FEATURES)
+
+
+def fit(samples: Samples, target: Target) -> Prior:
     """The machine model corrected by trees on all samples."""
-    machine = partial(prior, target=target)
-    return partial(correct, machine, train_trees(samples, machine, trees, FEATURES))
+    return partial(correct, partial(prior, target=target), train(samples, target))
 
 
 def regret(samples: Samples, model: Prior) -> list[tuple[float, ...]]:
@@ -156,7 +162,8 @@ def _read(path: Path) -> Samples:
 
 def _write(path: Path, samples: Samples) -> None:
     layers = samples.workload.astype(str)
-    np.savez(path, features=samples.features, seconds=samples.latency, layers=layers)
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, features=samples.features, seconds=samples.latency, layers=layers)
 
 
 def main() -> None:
@@ -176,8 +183,7 @@ def main() -> None:
     ):
         one, four, eight = np.exp(np.log(found).mean(0))
         print(f"{name}: best of the first 1, 4, 8 takes {one:.3f}, {four:.3f}, {eight:.3f}")
-    trees = train_trees(samples, partial(prior, target=target), TREES, FEATURES)
-    trees.save_model(str(file_of(options.level)))
+    train(samples, target).save_model(str(file_of(options.level)))
     print(f"{len(samples)} candidates, {file_of(options.level)}")
 
 

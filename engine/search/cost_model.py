@@ -110,9 +110,7 @@ def train_base(samples: Samples, prior: Prior, *, seed: int = 0, threads: int = 
     samples = samples.take(slice(max(0, len(samples) - MAX_TREE_ROWS), None))
     if len(samples) < MIN_TREE_ROWS:
         return BaseModel(prior, (), len(samples), PRIOR_WIDTH, threads)
-    expected = np.log(_positive(prior(samples.features)))
-    label = bounded_log(samples, expected) - expected
-    weight = _weights(samples)
+    (expected, label), weight = _labels(samples, prior), _weights(samples)
     members = tuple(
         _booster(samples.features, label, weight, _TREES, seed * _MEMBERS + i, threads)
         for i in range(_MEMBERS)
@@ -125,9 +123,14 @@ def train_base(samples: Samples, prior: Prior, *, seed: int = 0, threads: int = 
 
 def train_trees(samples: Samples, prior: Prior, trees: int, names: Sequence[str]) -> Any:
     """One booster of so many trees that says log(measured / prior), with named features."""
-    expected = np.log(_positive(prior(samples.features)))
-    label = bounded_log(samples, expected) - expected
+    _, label = _labels(samples, prior)
     return _booster(samples.features, label, _weights(samples), trees, 0, 1, list(names))
+
+
+def _labels(samples: Samples, prior: Prior) -> tuple[Floats, Floats]:
+    """(log prior, log(measured / prior)) of every row."""
+    expected = np.log(_positive(prior(samples.features)))
+    return expected, bounded_log(samples, expected) - expected
 
 
 def bounded_log(samples: Samples, expected: Floats) -> Floats:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.expr import reads
+from engine.space import strassen
 from engine.space.tiling import Columns, Tiling
 from engine.space.winograd import TILES
 from engine.target import Target
@@ -43,7 +44,7 @@ _HEAVIEST = {
 }  # fmt: skip
 """Taken from the group with most work; the others are summed."""
 _FMA_LATENCY = 4
-"""Cycles of a vector multiply-add on the x86 CPUs of the last years."""
+"""Cycles of a vector multiply-add: Zen 3 and 4, Intel since Skylake."""
 _ROW = {name: i for i, name in enumerate(FEATURES)}
 _HEAVY_ROWS = [i for i, name in enumerate(FEATURES) if name in _HEAVIEST]
 _LOG_ROWS = [i for i, name in enumerate(FEATURES) if name in _LOGGED]
@@ -65,7 +66,7 @@ def features(sketch: Sketch, matrix: NDArray[np.int64]) -> NDArray[np.float32]:
         total = both
     total[_ROW["regions"]] = 1.0 if sketch.skeleton.shared else len(sketch.tilings)
     total[_ROW["winograd"]] = _tile_of(sketch.dag.algorithm)
-    total[_ROW["strassen"]] = sketch.dag.algorithm.startswith("strassen")
+    total[_ROW["strassen"]] = sketch.dag.algorithm.startswith(strassen.NAME)
     moved = total[_ROW["from_l3"]] + total[_ROW["from_memory"]] + total[_ROW["store_bytes"]] + 1
     total[_ROW["arithmetic_intensity"]] = total[_ROW["fma_cycles"]] * 64 / moved
     total[_LOG_ROWS] = np.log2(1 + total[_LOG_ROWS])

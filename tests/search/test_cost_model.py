@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from engine.search import cost_model
 from engine.search.cost_model import MIN_TREE_ROWS, CostModel, train_base
 from engine.search.model_cache import LAG, ModelCache, training_rows
 from engine.search.population import TaskSpace
-from engine.search.samples import Samples
+from engine.search.samples import Samples, joined
 from tests.search.synthetic import SCOPE, MatmulSketch, prior
 
 SKETCH = MatmulSketch()
@@ -26,14 +27,6 @@ def rows_of(sketch: MatmulSketch, n: int, seed: int = 0) -> np.ndarray:
 def samples_of(sketch: MatmulSketch, n: int, key: str = "w", seed: int = 0) -> Samples:
     rows = rows_of(sketch, n, seed)
     return Samples.make(sketch.features(rows, 2), sketch.latency(rows), [key] * n)
-
-
-def joined(*parts: Samples) -> Samples:
-    return Samples(
-        np.concatenate([p.features for p in parts]),
-        np.concatenate([p.latency for p in parts]),
-        np.concatenate([p.workload for p in parts]),
-    )
 
 
 def model_of(samples: Samples, key: str = "w") -> CostModel:
@@ -135,7 +128,7 @@ def test_other_workloads_teach_a_new_one() -> None:
     """Records of other sizes make the first guess on a new task better than the roofline."""
     others = [MatmulSketch(m, n, k) for m, n, k in
               ((49, 512, 512), (784, 128, 512), (196, 1024, 512), (3136, 64, 512))]  # fmt: skip
-    history = joined(*(samples_of(s, 64, f"other{i}") for i, s in enumerate(others)))
+    history = reduce(joined, (samples_of(s, 64, f"other{i}") for i, s in enumerate(others)))
     bare, taught = (
         rank_agreement(model_of(samples_of(SKETCH, 0))),
         rank_agreement(model_of(history)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, reduce
 from itertools import islice
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from benchmarks.search.pretrain import draw, fit, held_out, regret, tasks_of
 from engine.search import Samples, TaskSpace
 from engine.search import pretrained as module
 from engine.search.pretrained import FOLDER, file_of, load, pretrained
+from engine.search.samples import joined
 from engine.space import FEATURES, prior, sketches
 from engine.target import LEVELS, named
 from tasks.networks import load_network, merge_tasks
@@ -45,7 +46,6 @@ def test_trees_fit_the_features(level: str) -> None:
 def test_a_level_without_trees_has_the_machine_model() -> None:
     target = named("sse42", cores=2)
     assert not file_of("sse42").exists()
-    assert isinstance(pretrained(target), partial)
     features = np.ones((3, len(FEATURES)), np.float32)
     np.testing.assert_array_equal(pretrained(target)(features), prior(features, target))
 
@@ -101,11 +101,7 @@ def _samples(bias: float) -> Samples:
         loads = features[:, FEATURES.index("loads_per_fma")]
         seconds = prior(features, AVX2) * np.exp(bias * loads)
         parts.append(Samples.make(features, seconds, [f"{task.key}/0"] * len(features)))
-    return Samples.make(
-        np.concatenate([p.features for p in parts]),
-        np.concatenate([p.latency for p in parts]),
-        [key for p in parts for key in p.workload],
-    )
+    return reduce(joined, parts)
 
 
 def test_trees_correct_what_the_machine_model_gets_wrong() -> None:
