@@ -25,7 +25,8 @@ from engine.expr import Affine, Axis, Binary, ComputeDag, Placeholder, Read, Sta
 
 NAME = "strassen"
 ERROR = 5e-6
-"""Bound on a layer's error relative to its largest output.  Seen with normal data: 1.3e-6."""
+"""Bound on a layer's error relative to its largest output with normal data (1.3e-6 was seen);
+uniform weights before a Sigmoid showed 3.1e-5."""
 
 _DATA = (
     (1, 0, 0, 1), (0, 0, 1, 1), (1, 0, 0, 0), (0, 0, 0, 1), (1, 1, 0, 0), (-1, 0, 1, 0),
